@@ -1,14 +1,14 @@
-//! Memory that both ends of a stream map, so that bytes are copied once: straight from the buffer of the one program into
+//! Buffers that both ends of a stream map, so that bytes are copied once: from the buffer of one program directly into
 //! the memory of the other.
 //!
 //! ```text
-//!   Buffer::new ----> send from it: End locates it, shares it (once), and names it to the far end
+//!   Buffer::new ----> send from it: End locates it, exports it (once), and announces it to the far end;
 //!                     the far end maps it for loads, and copies out of it
 //!   OpenBuffer::new -> announced to receive into: the far end maps it for stores, and copies into it
 //! ```
-//! Only for ends on one host or at one software cable; elsewhere bytes go by the ring, and so they do for a buffer that
-//! cannot be shared. Whoever has a buffer mapped keeps that memory when its owner gives it back; nothing else ever lies
-//! there. How far programs get it: [`crate::end`]; why so: `docs/decisions/0014-shared-buffers.md`.
+//! Only for ends on one host or on one software cable; elsewhere, and for a buffer that cannot be exported, bytes go
+//! through the ring. A program that has a buffer mapped keeps that memory when its owner frees the buffer; it is never
+//! used for anything else. How far programs get it: [`crate::end`]; reasons: `docs/decisions/0014-shared-buffers.md`.
 
 pub mod far;
 

@@ -1,11 +1,11 @@
-//! One end of a stream: bytes into the neighbour's memory, bytes out of our own. While the stream's circuit lives, no
-//! call here waits, and none but the mapping at the start is a system call.
+//! One end (endpoint) of a stream: it stores sent bytes into the neighbour's memory and copies received bytes out of its own.
+//! While the stream's circuit lives, no call here waits or makes a system call, except mapping the segments at the start.
 //!
 //! ```text
-//!   status word is the one that all is settled for?  --yes-->  the rings, and nothing else
+//!   does the status word have the value for which this end is steady?  --yes-->  only the rings are used
 //!      | no
-//!   moving: catch up with the daemon (the segments after ours), receive what counts of the old ring,
-//!   resend what the far end has not got
+//!   moving: fetch the newer segments from the daemon, receive the bytes of the old ring that count,
+//!   send again the bytes that the far end lacks
 //! ```
 
 pub mod apart;
@@ -53,10 +53,10 @@ use order::Orders;
 use std::time::Instant;
 use thiserror::Error;
 
-/// Far waiters that may be asked for in vain.
+/// Lookups of far waiters that may fail before this end makes no more of them.
 const FAILED_LOOKUPS_MAX: u32 = 16;
 
-/// Why nothing was moved.
+/// Why a call moved no bytes.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     /// No data, or no room, now.
@@ -65,43 +65,44 @@ pub enum Failure {
     /// Receiving: end of file. Sending: this direction was shut down.
     #[error("the stream has ended")]
     Ended,
-    /// Sending: the far end has gone, and nobody had noticed by a send before. To the program so many bytes are sent; then
-    /// its connection is to be reset.
+    /// Sending: the far end is gone, and no earlier send has noticed. The call returns this many bytes to the program as
+    /// sent; then its connection must be reset.
     #[error("nobody is left to read {0} bytes")]
     Unheard(usize),
     /// This direction travels by the kernel's TCP.
     #[error("downgraded to TCP")]
     Tcp,
-    /// The stream was broken off.
+    /// The stream was aborted.
     #[error("the stream was reset")]
     Reset,
-    /// The peer broke the protocol; the stream is broken off now.
+    /// The peer broke the protocol; this end has aborted the stream.
     #[error(transparent)]
     Violation(#[from] Violation),
-    /// The peer sent a record out of order; the stream is broken off now.
+    /// The peer sent a record out of order; this end has aborted the stream.
     #[error(transparent)]
     OutOfOrder(#[from] OutOfOrder),
-    /// The peer said of announced memory what cannot be; the stream is broken off now.
+    /// The peer's word about announced memory is impossible; this end has aborted the stream.
     #[error(transparent)]
     InvalidReference(#[from] InvalidReference),
-    /// The stream moved to another circuit, and what is said of how far it had come cannot be; broken off now.
+    /// The stream moved to another circuit, and the count of arrived bytes that the daemon gave is impossible; this end
+    /// has aborted the stream.
     #[error("the stream cannot go on: {told} units are said to have arrived, {known} are possible")]
     Discontinued {
-        /// What was said.
+        /// Stream offset that the daemon gave.
         told: u64,
-        /// What is known here.
+        /// Stream offset that this end knows of.
         known: u64,
     },
-    /// The program's buffer is not in its memory.
+    /// A page of the program's buffer is not mapped.
     #[error("the buffer is not mapped")]
     Fault,
-    /// A signal handler came in between a call on the same stream, or between a request to the daemon.
+    /// The caller is a signal handler that interrupted a call on the same stream, or a request to the daemon.
     #[error("re-entered from a signal handler")]
     Reentered,
 }
 
 impl Failure {
-    /// Whether the peer, or a daemon, said what cannot be.
+    /// Whether the peer or a daemon sent something impossible.
     pub fn is_violation(&self) -> bool {
         matches!(
             self,
@@ -117,8 +118,8 @@ impl From<Fault> for Failure {
 }
 
 impl From<NotTaken> for Failure {
-    /// A lock that another process keeps for too long is as if there were nothing to do; `crosslane_shm::lock::take_busy`
-    /// tells the difference to those who wait.
+    /// A lock that another process keeps for too long counts as "nothing to do"; waiting callers find the difference by
+    /// `crosslane_shm::lock::take_busy`.
     fn from(why: NotTaken) -> Self {
         match why {
             NotTaken::Reentered => Self::Reentered,
@@ -133,35 +134,36 @@ impl From<Reentered> for Failure {
     }
 }
 
-/// What was moved.
+/// Outcome of a send or receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transferred {
     /// Payload bytes.
     pub bytes: usize,
-    /// A waiter of the far side's that must be rung now.
+    /// The far waiter that the caller must wake now.
     pub wake: Option<WaiterId>,
 }
 
-/// What an end asks of the daemon: when its circuit has moved, and of buffers.
+/// Requests of an end to the daemon: about moves of its circuit, about wakers, buffers and the engine.
 pub trait Daemon: Sync + core::fmt::Debug {
-    /// The segments of the end after those of `generation`.
+    /// Gets the next segments of the end after those of `generation`.
     fn next(&self, circuit: CircuitId, token: u64, generation: u32) -> Result<Next, ResumeError>;
 
-    /// Rings the far side's waiter; `false` if that failed.
+    /// Wakes the far side's waiter through the daemon; `false` if that failed.
     fn wake(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> bool;
 
-    /// This end was broken off, for the reason `why`: the far end is to be reset.
+    /// Reports that this end aborted the stream because of `why`: the daemon resets the far end.
     fn broken_off(&self, _circuit: CircuitId, _token: u64, _why: &str) {}
 
-    /// The stream outgrew its segment of `generation`: it may move to a longer one.
+    /// Reports that the ring of `generation` is as long as its segment and still too short: the daemon may move the
+    /// stream to a longer segment.
     fn grow(&self, _circuit: CircuitId, _token: u64, _generation: u32) {}
 
-    /// Lets the far end have a buffer of this program.
+    /// Lets the far end map a buffer of this program.
     fn export_buffer(&self, _circuit: CircuitId, _token: u64, _located: &Located) -> Result<(), BufferError> {
         Err(BufferError::Never)
     }
 
-    /// A buffer of the far program.
+    /// Gets a buffer of the far program.
     fn far_buffer(
         &self,
         _circuit: CircuitId,
@@ -171,41 +173,41 @@ pub trait Daemon: Sync + core::fmt::Debug {
         Err(BufferError::Never)
     }
 
-    /// What this process shares with the daemon's engine, if it has one and may be reached by it.
+    /// The submission queue and wakers shared with the daemon's engine, if there is an engine and it can reach this process.
     fn offload(&self) -> Option<&'static Offload> {
         None
     }
 
-    /// The engine's name for a buffer of this program; 0 if it does not take it.
+    /// The engine's handle for a buffer of this program; 0 if the engine does not take it.
     fn register_buffer(&self, _located: &Located) -> u32 {
         0
     }
 
-    /// The engine's name for the end's rings of `generation`; 0 if it does not take them.
+    /// The engine's handle for the end's rings of `generation`; 0 if the engine does not take them.
     fn register_rings(&self, _circuit: CircuitId, _token: u64, _generation: u32) -> u32 {
         0
     }
 }
 
-/// Why a buffer cannot be shared or had.
+/// Why a buffer cannot be exported, or a far one not mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BufferError {
-    /// A signal handler came in between another request; later it may be.
+    /// This is a signal handler that interrupted another request; a later call may succeed.
     Later,
-    /// The circuit is too long, the far program did not open it, or there is no asking: send by the ring.
+    /// The circuit has several cables, the far program did not export the buffer, or there is no daemon to ask: use the ring.
     Never,
 }
 
-/// Why there are no segments.
+/// Why the daemon gave no segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResumeError {
-    /// A signal handler came in between another request; later there will be.
+    /// This is a signal handler that interrupted another request; a later call may succeed.
     Reentered,
-    /// There are none, or they cannot be had: the stream is over.
+    /// There are none, or this process cannot get them: the stream is over.
     Never,
 }
 
-/// One process's hold on one end: the mapped segments and the state shared with other processes.
+/// One process's reference to an end: the mapped segments, and the state shared with other processes.
 #[derive(Debug)]
 pub struct End {
     shared: SharedState,
@@ -222,7 +224,7 @@ pub struct End {
 }
 
 impl End {
-    /// Begins a new stream on a granted circuit, and greets the far side. `life` is the circuit's word on the
+    /// Begins a new stream on a granted circuit and sends the handshake record. `status` is the circuit's word on the
     /// daemon's status page.
     pub fn begin(
         grant: Grant,
@@ -241,7 +243,7 @@ impl End {
         let greeted = shared.producer.push_control(&segments.outbound, &segments.inbound, handshake, 0)?;
         debug_assert!(greeted, "a fresh ring has room");
         end.generations.mark_steady(end.generations.tx().word());
-        // The far side's daemon knows by the handshake that the circuit was taken: no host between may sleep over it.
+        // The handshake tells the far side's daemon that this end has taken the circuit: the pump of a host between must forward it now.
         if segments.way.relayed
             && let Some(waiter) = end.data_waiter(end.generations.tx())
             && !end.daemon.wake(end.circuit, end.token, waiter)
@@ -262,7 +264,7 @@ impl End {
         shared.consumer.resume(generation, cap, max, segments.rx_key, 0);
     }
 
-    /// Takes hold of a stream that another process began.
+    /// Opens an end of a stream that another process began.
     pub fn resume(grant: Grant, status: &'static AtomicU32, daemon: &'static dyn Daemon) -> Self {
         guarded::prepare();
         Self {
@@ -285,47 +287,47 @@ impl End {
         &self.shared
     }
 
-    /// The connection.
+    /// The addresses and ports of the connection.
     pub fn tuple(&self) -> Tuple {
         self.tuple
     }
 
-    /// The end's name with the daemon.
+    /// The end's id at the daemon.
     pub fn circuit(&self) -> CircuitId {
         self.circuit
     }
 
-    /// Proof for closing it.
+    /// Secret that proves to the daemon the right to close the end.
     pub fn token(&self) -> u64 {
         self.token
     }
 
-    /// Which end this is.
+    /// Whether this is the connecting or the accepting end.
     pub fn side(&self) -> Side {
         self.side
     }
 
-    /// Calls `ready` until it holds or `ns` have passed; whether it held. On a relayed circuit other threads may run in between: if
-    /// the hosts are one machine, a pump may need the processor that this thread, or its far side, spins on.
+    /// Calls `ready` until it returns `true` or `ns` have passed; returns whether it did. On a relayed circuit the thread yields the
+    /// processor in between: if the hosts are one machine, a pump may need the processor on which this thread, or the far side's, spins.
     #[inline]
     pub fn spin(&self, ns: u32, ready: impl FnMut() -> bool) -> bool {
         if self.relayed().is_some() { wait::spin_and_yield(ns, ready) } else { wait::spin(ns, ready) }
     }
 
-    /// The generation of the circuit, if it is relayed: its waiters are those of the host between that comes next.
+    /// The generation of the circuit, if it is relayed: its waiters then belong to the next host on the path.
     pub fn relayed(&self) -> Option<u32> {
         let tx = self.generations.tx();
         tx.segments.way.relayed.then_some(tx.number())
     }
 
-    /// Whether both programs can map each other's buffers by the present circuit.
+    /// Whether the two programs can map each other's buffers on the present circuit.
     #[inline]
     pub fn allows_zero_copy(&self) -> bool {
         self.generations.tx().segments.way.zero_copy
     }
 
-    /// How long a store of ours to the far side and then one of the far side's to us may be under way together, ns, in the newest
-    /// generation: a `WANT` word, and what it is not answered for. 0 where memory is coherent.
+    /// Posted-write latency bound of the newest generation, ns: how long a store of this end (a `WANT` word) and a store
+    /// of the far side that missed it may be under way together. 0 where memory is coherent.
     #[inline]
     pub fn in_flight_ns(&self) -> u32 {
         let segments = &self.generations.newest().segments;
@@ -344,13 +346,13 @@ impl End {
         direction(&self.shared.status.tx)
     }
 
-    /// Whether the circuit lives and everything goes by it: then there is nothing but the rings to look at.
+    /// Whether the circuit lives and both directions use its rings: then a call need look at nothing but the rings.
     #[inline]
     pub fn is_steady(&self) -> bool {
         self.generations.is_steady(self.status.load(Acquire))
     }
 
-    /// Whether the daemon has declared the circuit dead: the reason, not 0.
+    /// The reason for which the daemon has declared the circuit dead, never 0; `None` if it has not.
     #[inline]
     pub fn dead(&self) -> Option<u32> {
         match status_reason(self.status.load(Acquire)) {
@@ -359,8 +361,8 @@ impl End {
         }
     }
 
-    /// Whether the far side ever took the circuit. A connecting side does so before its SYN, so when its connection
-    /// is accepted this is final, once what was stored before it has landed.
+    /// Whether the far side has ever attached to the circuit. A connecting end attaches before its SYN, so for an
+    /// accepted connection the answer is final. Where stores are posted, waits until an earlier one must have landed.
     pub fn was_attached(&self) -> bool {
         let newest = self.generations.newest();
         let is_attached = || newest.number() > 0 || newest.segments.inbound.load_u32(STATE) != STATE_NONE;
@@ -368,42 +370,43 @@ impl End {
         is_attached() || !in_flight.is_zero() && wait::look_until(Instant::now() + in_flight, is_attached)
     }
 
-    /// Whether the far side's waiters can be asked for, and may still be: one that names waiters which do not exist would hold us
-    /// up with questions for ever.
+    /// Whether this end may ask the daemon for wakers of the far side's waiters. After `FAILED_LOOKUPS_MAX` failed lookups it
+    /// does not, since a far side that names waiters which do not exist would cost one request to the daemon after the other.
     pub fn asks_for_wakers(&self) -> bool {
         let way = &self.generations.tx().segments.way;
         way.wakers && self.shared.status.unfound.load(Relaxed) < FAILED_LOOKUPS_MAX
     }
 
-    /// A far waiter was asked for and not found.
+    /// Counts a lookup of a far waiter that failed.
     pub fn not_found(&self) {
         self.shared.status.unfound.fetch_add(1, Relaxed);
     }
 
-    /// A waiter could not be woken: the next record or credit wakes it again.
+    /// Makes the next record or credit wake the far waiter again, since it could not be woken.
     pub fn wake_again(&self) {
         self.shared.sending.rung.store(0, Relaxed);
         self.shared.receiving.rung.store(0, Relaxed);
     }
 
-    /// Tells the far side that this end, which sends no more, receives no more either.
+    /// Tells the far side that this end, which sends no more, does not receive any more either.
     pub fn deafen(&self) {
         self.tell_state(STATE_DEAF);
     }
 
-    /// Tells the far side that this end is gone for good.
+    /// Tells the far side that this end is closed.
     pub fn leave(&self) {
         self.tell_state(STATE_GONE);
     }
 
-    /// Behind everything that was stored before.
+    /// Stores the `STATE` word, after all earlier stores.
     fn tell_state(&self, state: u32) {
         let outbound = &self.generations.newest().segments.outbound;
         outbound.store_fence();
         outbound.store_u32(STATE, state);
     }
 
-    /// Breaks the stream off, as the far side or the kernel has it: `errno` is told once. Returns whether it was not yet.
+    /// Aborts the stream because the far side or the kernel has reset it; the program gets `errno` once. Returns whether
+    /// the stream was not yet aborted.
     pub fn break_off(&self, errno: i32) -> bool {
         let status = &self.shared.status;
         let first = status.reset.swap(1, Relaxed) == 0;
@@ -413,7 +416,7 @@ impl End {
         first
     }
 
-    /// Breaks the stream off for a reason of our own, `why`, and has the far side reset: it would wait for ever.
+    /// Aborts the stream for a reason found at this end, `why`, and has the daemon reset the far side, which would wait for ever.
     #[cold]
     pub fn give_up(&self, why: &str) {
         if self.break_off(libc::ECONNRESET) {
@@ -421,15 +424,15 @@ impl End {
         }
     }
 
-    /// The other direction of the channel that `tx` is, as the sender wants it: credit rides along with records, both
-    /// ways, unless a host between is there.
+    /// The receiving direction of channel `tx`, from which the sender reads credit and on which it piggybacks credit; no
+    /// piggybacking if a host between relays the records.
     #[inline]
     fn credits<'a>(&'a self, tx: &'a Generation) -> Duplex<'a, Inbound> {
         Duplex { words: &tx.segments.inbound, consumer: &self.shared.consumer, rides: tx.segments.way.rides }
     }
 
-    /// The waiter that wants to know of data, unless it was rung for this request already. Call it after the data
-    /// was stored: there is a full fence in between.
+    /// The far waiter to wake for data, unless it was woken for this request already. Call this after the data was
+    /// stored: it fences before it loads the `WANT` word.
     #[inline(always)]
     fn data_waiter(&self, tx: &Generation) -> Option<WaiterId> {
         let _span = account::sending(Function::Acknowledge);
@@ -437,14 +440,14 @@ impl End {
         answer(tx.segments.inbound.load_u64(WANT_DATA), &self.shared.sending.rung)
     }
 
-    /// The waiter that wants to know of room.
+    /// The far waiter to wake for room.
     fn room_waiter(&self, rx: &Generation) -> Option<WaiterId> {
         let _span = account::receiving(Function::Acknowledge);
         rx.segments.outbound.fence();
         answer(rx.segments.inbound.load_u64(WANT_ROOM), &self.shared.receiving.rung)
     }
 
-    /// Breaks the stream off if the peer broke the protocol.
+    /// Aborts the stream if `outcome` says that the peer broke the protocol.
     #[inline(always)]
     fn guarded<T>(&self, outcome: Result<T, Failure>) -> Result<T, Failure> {
         outcome.inspect_err(|failure| self.note_failure(failure))
@@ -460,7 +463,7 @@ impl End {
     }
 }
 
-/// One more edge.
+/// Counts one more edge.
 #[cold]
 fn note(edges: &AtomicU32) {
     edges.fetch_add(1, Relaxed);
@@ -474,7 +477,7 @@ fn add(counter: &core::sync::atomic::AtomicU64, bytes: usize) {
     counter.store(counter.load(Relaxed).wrapping_add(bytes as u64), Relaxed);
 }
 
-/// The waiter in a `WANT` word, once for each request.
+/// The waiter in a `WANT` word; `None` if this request was answered before.
 fn answer(want: u64, rung: &core::sync::atomic::AtomicU64) -> Option<WaiterId> {
     if want == 0 || want == rung.load(Relaxed) {
         return None;

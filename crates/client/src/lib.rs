@@ -1,10 +1,10 @@
-//! What programs link to: a [`session`] with the daemon of this host, and the [`end`] of a stream on mapped segments.
+//! What programs link to: a [`session`] with this host's daemon, and the [`end`] of a stream on mapped segments.
 //!
 //! ```text
 //!   Session --Connect / Accept--> Grant (two segments, keys) --End::new--> End: try_send, try_recv, readiness, arm
 //! ```
-//! The data path is [`end`] alone: after the grant neither daemon nor kernel takes part. Bulk may be handed to the daemon's engine:
-//! [`offload`]. Programs that are written for Crosslane use the crate `crosslane`, which is built on this.
+//! The data path is [`end`] alone: after the grant neither daemon nor kernel takes part. The daemon's engine may move
+//! bulk: [`offload`]. Programs written for Crosslane use the crate `crosslane`, which is built on this.
 
 pub mod buffers;
 pub mod end;

@@ -1,4 +1,4 @@
-//! What links a program to its daemon and has it wait: once, for the preload library, native streams, queues and the agent of one-sided access.
+//! Operations and waits of a program: written once, for the preload library, native streams, queues and the agent of one-sided access.
 //!
 //! ```text
 //!   operation:  Send, Receive   --try_advance-->  done, or pending on an Interest
@@ -7,8 +7,9 @@
 //!                                                    |
 //!   Sleeper:    how this program blocks on descriptors, what a signal does to a call, where its wake events are kept
 //! ```
-//! [`operation`] has sends and receives that are submitted and advanced, and block nobody. [`interest`] says what may be waited for and whether it has come; [`wait()`] waits for one end, [`Requests`] arms several ends for
-//! one sleeper; [`kernel`] is what the kernel's connection tells of the far program. A program's own part is its [`Sleeper`].
+//! [`operation`] has sends and receives that are submitted and advanced, and never block. [`interest`] says what a caller may
+//! wait for, and whether it has come; [`wait()`] waits for one end, [`Requests`] arms several ends for one sleeper; [`kernel`]
+//! reads the state of the far program from the carrier connection. The part that differs by program is its [`Sleeper`].
 
 pub mod interest;
 pub mod kernel;

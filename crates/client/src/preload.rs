@@ -1,21 +1,21 @@
-//! How our libraries are named in `LD_PRELOAD`.
+//! The names of this project's libraries in `LD_PRELOAD`.
 //!
-//! A loader of another C library (musl) that finds ours there cannot resolve what they need, and ends the program before it
-//! begins. glibc's loader puts a folder below the root in place of `$LIB` (`lib64`, `lib/x86_64-linux-gnu`); others take it for
-//! a name, find no such file, and go on without. So `/$LIB/../../../..` in front of a path says the same path to glibc, and
-//! nothing to others.
+//! The loader of another C library (musl) that finds these libraries in `LD_PRELOAD` cannot resolve their symbols, and
+//! ends the program before it starts. glibc's loader replaces `$LIB` by a directory below the root (`lib64`,
+//! `lib/x86_64-linux-gnu`); other loaders take `$LIB` literally, find no such file, and go on. So `/$LIB/../../../..` in
+//! front of a path leads glibc's loader to the same path, and others to nothing.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-/// Out of whatever folder glibc's loader puts in place of `$LIB`, links of `/lib` to `/usr/lib` followed, to the root.
+/// From the directory that glibc's loader puts in place of `$LIB`, links of `/lib` to `/usr/lib` followed, up to the root.
 const FROM_LIB: &[u8] = b"/$LIB/../../../..";
-/// Our libraries' files.
+/// File names of this project's libraries.
 const OURS: [&[u8]; 2] = [b"libcrosslane_sockets.so", b"libcrosslane_malloc.so"];
 
-/// The name by which only loaders that can load `library` find it. It is the path itself if that is not absolute, or the
-/// system has no such folder.
+/// The name by which only loaders that can load `library` find it; the path itself if it is not absolute, or the system
+/// has no such directory.
 pub fn name(library: &Path) -> OsString {
     let path = library.as_os_str();
     if library.is_absolute() && Path::new("/lib").is_dir() {
@@ -24,7 +24,7 @@ pub fn name(library: &Path) -> OsString {
     path.to_owned()
 }
 
-/// A list of libraries as it is in `LD_PRELOAD`, with our own by their [`name`]; `None` if it is that already.
+/// The `LD_PRELOAD` list with this project's libraries under their [`name`]; `None` if they have it already.
 pub fn list(list: &OsStr) -> Option<OsString> {
     let is_ours = |one: &[u8]| OURS.contains(&one.rsplit(|&byte| byte == b'/').next().unwrap_or_default());
     let named = |one: &[u8]| {

@@ -1,4 +1,4 @@
-//! The memory of one generation of an end, and what is kept of its bytes until they have landed.
+//! The memory of one generation of an end, and the retention ring that keeps its bytes until they have landed.
 
 use crate::SessionError;
 use crosslane_shm::guarded::Fault;
@@ -13,45 +13,45 @@ use std::time::Duration;
 pub struct Segments {
     /// Its number.
     pub generation: u32,
-    /// Bytes of each ring.
+    /// Length of each ring, bytes.
     pub ring_max: u64,
-    /// Mark key of the ring to read.
+    /// Mark key of the ring from which this end receives.
     pub rx_key: u64,
-    /// Mark key of the ring to write.
+    /// Mark key of the ring into which this end sends.
     pub tx_key: u64,
-    /// What the far side stores into.
+    /// The segment into which the far side stores.
     pub inbound: Inbound,
-    /// Where we store.
+    /// The far side's segment, into which this end stores.
     pub outbound: Outbound,
     /// What the circuit can do.
     pub way: Way,
-    /// Where the stream keeps what it sends until it has landed, or did so by an earlier circuit: see [`Self::keeping`].
+    /// Retention ring of the stream, if this or an earlier circuit needs one: see [`Self::keeping`].
     pub retention: Option<Retention>,
-    /// How long a store of ours to the far side may be under way, ns; 0 where memory is coherent.
+    /// How long a store of this end to the far side may be under way, ns; 0 where memory is coherent.
     pub posted_out_ns: u32,
-    /// How long a store of the far side's to us may be under way, ns.
+    /// How long a store of the far side to this end may be under way, ns.
     pub posted_in_ns: u32,
 }
 
-/// The segments after those that an end has, and where it goes on.
+/// The segments after the newest ones of an end, and where the stream goes on in them.
 #[derive(Debug)]
 pub struct Next {
     /// The segments.
     pub segments: Segments,
-    /// Whether sending goes on there.
+    /// Whether sending goes on in these segments.
     pub newest: bool,
-    /// Units of the receiving direction that count before them, from the stream's start.
+    /// Stream offset of the receiving direction at which they begin.
     pub limit: u64,
-    /// Units of the sending direction that the far end has, if `newest`.
+    /// Stream offset of the sending direction that the far end has received, if `newest`.
     pub arrived: u64,
 }
 
-/// The memory that keeps payload until it has landed: unit `u` of the stream at `u % cap`, where `cap` is a power of two,
-/// [`RETENTION`] at most.
+/// The retention ring: keeps payload until it has landed; stream offset `u` at `u % cap`, where `cap` is a power of two,
+/// at most [`RETENTION`].
 #[derive(Debug)]
 pub struct Retention(Own);
 
-/// A daemon's numbers for [`Segments`].
+/// The numbers in a daemon's answer that describe [`Segments`].
 pub(crate) struct Numbers {
     pub generation: u32,
     pub rx_key: u64,
@@ -61,21 +61,21 @@ pub(crate) struct Numbers {
 }
 
 impl Segments {
-    /// Where what is sent by these segments is kept until it has landed; `None` if it lands as it is stored.
+    /// The retention ring to use for bytes sent in these segments; `None` if stores land at once.
     #[inline]
     pub fn keeping(&self) -> Option<&Retention> {
         self.retention.as_ref().filter(|_| self.way.keeps)
     }
 
-    /// So long after a store of the far side's it has landed here, also where that is done by a thread which gets no processor for a
-    /// while; zero where memory is coherent.
+    /// Upper bound of the time from a store of the far side until it has landed here, including a thread that makes
+    /// stores land and gets no processor for a while; zero where memory is coherent.
     #[inline]
     pub(crate) fn landed_after(&self) -> Duration {
         Duration::from_nanos(arm::flight_ns(0, self.posted_in_ns).into())
     }
 
-    /// Maps what came with a daemon's answer, and takes its descriptors off the front of `fds`. `Ok(None)`: they did not
-    /// come, this process is at its limit of descriptors.
+    /// Maps the segments of a daemon's answer, and takes their descriptors off the front of `fds`. `Ok(None)`: the
+    /// descriptors did not arrive, since this process is at its descriptor limit.
     pub(crate) fn map(
         numbers: &Numbers,
         fds: &mut impl Iterator<Item = OwnedFd>,
@@ -116,8 +116,8 @@ impl Retention {
         Own::sealed(fd, RETENTION).map(Self)
     }
 
-    /// Keeps `bytes`, not more than the ring holds, the first of which is unit `unit` of the stream. They are the program's and may not
-    /// be there.
+    /// Keeps `bytes`, at most as many as the ring holds; the first one has stream offset `unit`. They are the program's
+    /// memory and may be unmapped.
     pub fn keep(&self, cap: u64, unit: u64, bytes: &[u8]) -> Result<(), Fault> {
         let (at, to_end) = place(unit, cap);
         let (first, rest) = bytes.split_at(bytes.len().min(to_end));
@@ -125,7 +125,7 @@ impl Retention {
         self.0.write_guarded(0, rest)
     }
 
-    /// Copies what was kept from unit `unit` on, up to the end of the part in use at most. Returns how many bytes that was.
+    /// Copies kept bytes from stream offset `unit` on into `target`, at most up to the end of the part in use. Returns how many.
     pub fn copy(&self, cap: u64, unit: u64, target: &mut [u8]) -> usize {
         let (at, to_end) = place(unit, cap);
         let count = target.len().min(to_end);
@@ -134,8 +134,8 @@ impl Retention {
     }
 }
 
-/// Where this unit lies, and how many bytes there are from there to the end. `cap` comes from memory that the processes of
-/// one program share: a mad one harms only itself.
+/// Where stream offset `unit` lies, and how many bytes there are from there to the end. `cap` comes from memory that the
+/// processes of one program share: a wrong value harms only that program.
 fn place(unit: u64, cap: u64) -> (usize, usize) {
     let cap = cap.clamp(1, RETENTION);
     let at = unit % cap;

@@ -1,4 +1,4 @@
-//! A session with the daemon of this host, over its control socket.
+//! A session (control connection) with this host's daemon, over its control socket.
 
 use crate::segments::{Next, Numbers, Segments};
 use crate::shared::SharedState;
@@ -20,56 +20,56 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// Where the daemon listens if nobody says otherwise.
+/// The daemon's control socket, unless [`SOCKET_VARIABLE`] names another.
 pub const DEFAULT_SOCKET: &str = "/run/crosslane/crosslaned.sock";
 /// Environment variable that names another control socket.
 pub const SOCKET_VARIABLE: &str = "CROSSLANE_SOCKET";
-/// Environment variable that says what a program's own system calls and rings are for, if they are for [`FILES`] only. This
-/// project's own tools wait by such calls, but for no socket.
+/// Environment variable that says what a program uses system calls and rings for by itself, if only for [`FILES`]. Set
+/// for this project's own tools, which wait by such calls, but for no socket.
 pub const OWN_CALLS_VARIABLE: &str = "CROSSLANE_OWN_CALLS";
-/// See [`OWN_CALLS_VARIABLE`].
+/// A value of [`OWN_CALLS_VARIABLE`].
 pub const FILES: &str = "files";
-/// How long an answer of the daemon may take.
+/// How long the daemon may take to answer.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Why the daemon is of no help.
+/// Why a request to the daemon failed.
 #[derive(Debug, Error)]
 pub enum SessionError {
-    /// Nobody listens there.
+    /// No daemon listens there.
     #[error(
         "no daemon answers at {path}: {errno}; start `crosslaned --config FILE` or set {SOCKET_VARIABLE}"
     )]
     NoDaemon {
-        /// The control socket.
+        /// Path of the control socket.
         path: PathBuf,
-        /// What `connect` said.
+        /// Errno of `connect`.
         errno: Errno,
     },
-    /// A call on the control socket failed; the daemon is gone or hangs.
+    /// A call on the control socket failed; the daemon has ended or is frozen.
     #[error("the daemon does not answer: {0}")]
     Lost(#[from] Errno),
-    /// It has not answered in time, and may yet: see [`Session::late_answer`].
+    /// The daemon has not answered in time, but may yet: see [`Session::late_answer`].
     #[error("the daemon has not answered in time")]
     Late,
-    /// It gave a circuit, but this process has no room for the descriptors that came with it. The circuit is open, and
-    /// `Adopt` or `Close` may follow.
+    /// The daemon gave a circuit, but this process had no room for the descriptors that came with it. The circuit is
+    /// open; `Adopt` or `Close` may follow.
     #[error("no room for the descriptors of a circuit")]
     NoRoom {
-        /// The end's name.
+        /// The end's id.
         circuit: CircuitId,
-        /// Proof for closing it.
+        /// Secret that proves to the daemon the right to close the end.
         token: u64,
     },
-    /// This process is at its limit of descriptors. The connection with the daemon is as before.
+    /// This process is at its descriptor limit. The session goes on.
     #[error("no room for a descriptor: raise the limit of open files (`ulimit -n`)")]
     NoDescriptors,
-    /// It answered something else than was asked for.
+    /// The daemon's answer is of another kind than the request needs.
     #[error("the daemon's answer makes no sense: {0}")]
     Unexpected(&'static str),
-    /// Its answer is no message.
+    /// The daemon's answer is not a valid message.
     #[error("the daemon's answer makes no sense: {0}")]
     Decode(#[from] DecodeError),
-    /// It refused, and says why.
+    /// The daemon refused, for this reason.
     #[error("{0}")]
     Refused(String),
     /// A segment could not be mapped.
@@ -77,38 +77,38 @@ pub enum SessionError {
     Map(#[from] MapError),
 }
 
-/// The control socket's path: from the environment, or the default.
+/// Path of the control socket: from the environment, or the default.
 pub fn socket_path() -> PathBuf {
     std::env::var_os(SOCKET_VARIABLE).map_or_else(|| PathBuf::from(DEFAULT_SOCKET), PathBuf::from)
 }
 
-/// A circuit's end as the daemon gave it out, mapped.
+/// A circuit's end as the daemon granted it, mapped.
 #[derive(Debug)]
 pub struct Grant {
-    /// The end's name.
+    /// The end's id.
     pub circuit: CircuitId,
-    /// Proof for closing it.
+    /// Secret that proves to the daemon the right to close the end.
     pub token: u64,
-    /// The connection.
+    /// Addresses and ports of the connection.
     pub tuple: Tuple,
     /// Whether this is the connecting end.
     pub client: bool,
-    /// Index into the status page.
+    /// Index of the circuit's word in the status page.
     pub status: u32,
-    /// Its memory.
+    /// Its mapped segments.
     pub segments: Segments,
-    /// What its holders share.
+    /// State that all holders of the end share.
     pub state: SharedState,
 }
 
-/// An open session. One request at a time; the caller serialises.
+/// An open session. It takes one request at a time; the caller serialises them.
 #[derive(Debug)]
 pub struct Session {
     socket: OwnedFd,
 }
 
 impl Session {
-    /// Connects to the daemon at `path`; the caller says `Hello` next.
+    /// Connects to the daemon at `path`; the caller sends `Hello` next.
     pub fn connect(path: &Path) -> Result<Self, SessionError> {
         let no_daemon = |errno| SessionError::NoDaemon { path: path.to_owned(), errno };
         let socket =
@@ -119,13 +119,13 @@ impl Session {
                 })?;
         let address = SocketAddrUnix::new(path).map_err(no_daemon)?;
         sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(ANSWER_TIMEOUT))?;
-        // It bounds connecting as well: a daemon that is frozen takes no more at some point.
+        // This limits `connect` as well: a frozen daemon accepts no more connections at some point.
         sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(ANSWER_TIMEOUT))?;
         retry(|| rustix::net::connect(&socket, &address)).map_err(no_daemon)?;
         Ok(Self { socket })
     }
 
-    /// Wraps a socket that is connected to the daemon already.
+    /// Makes a session of a socket that is connected to the daemon already.
     pub fn from_socket(socket: OwnedFd) -> Self {
         Self { socket }
     }
@@ -135,13 +135,13 @@ impl Session {
         self.socket.as_fd()
     }
 
-    /// Gives the control socket away.
+    /// Returns the control socket.
     pub fn into_socket(self) -> OwnedFd {
         self.socket
     }
 
-    /// Sends a request that has no answer. While the daemon is behind with reading, a note is dropped; anything else
-    /// waits for it, at most [`ANSWER_TIMEOUT`].
+    /// Sends a request that has no answer. While the daemon is behind with reading, a `Note` is dropped; any other
+    /// request waits, at most [`ANSWER_TIMEOUT`].
     pub fn tell(&self, request: &Request) -> Result<(), SessionError> {
         match self.send(request, &[], SendFlags::DONTWAIT) {
             Err(SessionError::Lost(Errno::AGAIN)) if matches!(request, Request::Note { .. }) => Ok(()),
@@ -160,8 +160,8 @@ impl Session {
         self.receive(RecvFlags::empty())
     }
 
-    /// Takes one answer to a request that was given up ([`SessionError::Late`]), and gives back what it brought. Waits
-    /// for it if `wait`, at most [`ANSWER_TIMEOUT`]. [`SessionError::Late`]: it has still not come.
+    /// Receives one answer to a request that was given up ([`SessionError::Late`]), and returns to the daemon what the answer
+    /// granted. If `wait`, waits for the answer, at most [`ANSWER_TIMEOUT`]. [`SessionError::Late`]: it has still not come.
     pub fn late_answer(&self, wait: bool) -> Result<(), SessionError> {
         let flags = if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
         match self.receive(flags)?.0 {
@@ -172,7 +172,7 @@ impl Session {
         }
     }
 
-    /// Asks for a text: `Status`, `Metrics`, `Explain`, `Hosts`.
+    /// Requests a text: `Status`, `Metrics`, `Explain`, `Hosts`.
     pub fn text(&self, request: &Request) -> Result<String, SessionError> {
         let mut text = String::new();
         let (mut reply, _) = self.request(request, &[])?;
@@ -191,7 +191,7 @@ impl Session {
         }
     }
 
-    /// Says `Hello` as a tool: a program without streams.
+    /// Sends `Hello` as a tool: a program without streams.
     pub fn hello(&self, program: &str) -> Result<Reply, SessionError> {
         let hello = Request::Hello {
             version: crosslane_wire::PROTOCOL_VERSION,
@@ -208,8 +208,8 @@ impl Session {
         }
     }
 
-    /// Why the daemon has closed the session: it says so first, and the kernel tells us last. It may have read nothing that we
-    /// sent, which counts as a reset, told before what lies in the queue.
+    /// Reads why the daemon has closed the session: the daemon sends the reason, then closes. If it left requests unread,
+    /// the kernel reports a reset before the message that is queued.
     fn last_words(&self, errno: Errno) -> Result<(Reply, Vec<OwnedFd>), SessionError> {
         let ask = || self.receive(RecvFlags::DONTWAIT);
         match (errno, ask()) {
@@ -219,8 +219,8 @@ impl Session {
         }
     }
 
-    /// Tells the daemon of a listening socket. One of another network namespace than the daemon's needs a table of that
-    /// one's sockets, which is made here.
+    /// Reports a listening socket to the daemon. For a socket in another network namespace than the daemon's, this makes
+    /// the table of that namespace's sockets that the daemon needs.
     pub fn listen(&self, socket: BorrowedFd<'_>) -> Result<(), SessionError> {
         let mut reply = self.request(&Request::Listen, &[socket])?.0;
         if reply == Reply::WantTable {
@@ -236,7 +236,7 @@ impl Session {
         }
     }
 
-    /// Asks for a circuit: `Connect`, `Accept` or `Adopt` with the socket that proves it.
+    /// Requests a circuit: `Connect`, `Accept` or `Adopt`, with the socket that proves the connection.
     pub fn circuit(
         &self,
         request: &Request,
@@ -245,14 +245,14 @@ impl Session {
         self.circuit_within(request, socket, ANSWER_TIMEOUT)
     }
 
-    /// As [`Self::circuit`], for those who do not wait for longer than `patience`, at most [`ANSWER_TIMEOUT`].
+    /// As [`Self::circuit`], but waits for `patience` at most, not longer than [`ANSWER_TIMEOUT`].
     pub fn circuit_within(
         &self,
         request: &Request,
         socket: BorrowedFd<'_>,
         patience: Duration,
     ) -> Result<Result<Grant, Plain>, SessionError> {
-        // An end that is adopted has its state already, and it comes with the answer.
+        // An adopted end has its state already, which comes with the answer.
         let (mut state, memory) = match request {
             Request::Adopt => (None, None),
             _ => SharedState::create().map(|(state, memory)| (Some(state), Some(memory)))?,
@@ -283,10 +283,10 @@ impl Session {
                 let mut fds = fds.into_iter();
                 let segments = match Segments::map(&numbers, &mut fds) {
                     Ok(Some(segments)) => segments,
-                    // This process is at its limit of descriptors: that is no fault of the session's.
+                    // This process is at its descriptor limit; the session goes on.
                     Ok(None) => return Err(SessionError::NoRoom { circuit, token }),
                     Err(error) => {
-                        // The far side must not count on this end. One that is adopted is held by others.
+                        // The far side must not wait for this end. An adopted end has other holders.
                         if state.is_some() {
                             self.tell(&Request::Close { circuit, token, abort: true })?;
                         }
@@ -306,7 +306,7 @@ impl Session {
         }
     }
 
-    /// Asks for the segments of an end after those of `generation`; `None` if there are none (any more).
+    /// Requests the segments of an end after those of `generation`; `None` if there are none (any more).
     pub fn resume(
         &self,
         circuit: CircuitId,
@@ -327,7 +327,7 @@ impl Session {
         }
     }
 
-    /// Asks that transfers of an end may be handed over; the engine's name for its rings, 0 if it does not take them.
+    /// Registers an end's rings with the engine; returns the engine's handle, 0 if it does not take them.
     pub fn register_rings(
         &self,
         circuit: CircuitId,
@@ -341,10 +341,10 @@ impl Session {
         }
     }
 
-    /// Asks for a wake event, and its number.
+    /// Requests a wake event and its number.
     ///
     /// # Errors
-    /// [`SessionError::NoDescriptors`] if this process has no room for it.
+    /// [`SessionError::NoDescriptors`] if this process is at its descriptor limit.
     pub fn waiter(&self) -> Result<(WaiterId, Receiver), SessionError> {
         let (reply, fds) = self.request(&Request::Waiter, &[])?;
         match (reply, fds.into_iter().next()) {
@@ -358,7 +358,7 @@ impl Session {
         }
     }
 
-    /// Asks for what wakes the far side's waiter, which sleeps on `circuit`; `None` if it is rung through daemons only.
+    /// Requests the waker of the far side's waiter on `circuit`; `None` if only daemons can wake it.
     pub fn waker(
         &self,
         circuit: CircuitId,
@@ -374,7 +374,7 @@ impl Session {
         }
     }
 
-    /// Lets the far end of a circuit have a buffer.
+    /// Lets the far end of a circuit map a buffer.
     pub fn export_buffer(
         &self,
         circuit: CircuitId,
@@ -391,7 +391,7 @@ impl Session {
         }
     }
 
-    /// Registers a buffer with the daemon's engine; its name there, 0 if the engine does not take it.
+    /// Registers a buffer with the daemon's engine; returns the engine's handle, 0 if it does not take it.
     pub fn register_buffer(&self, located: &Located) -> Result<u32, SessionError> {
         let &Located { id: buffer, len, reach, .. } = located;
         let request = Request::RegisterBuffer { buffer, len, reach };
@@ -403,7 +403,7 @@ impl Session {
         }
     }
 
-    /// Tells of all buffers that were given back; what the daemon is too busy to hear is told another time.
+    /// Notifies the daemon of all freed buffers; those for which the daemon's queue has no room are reported later.
     pub fn tell_given_back(&self) {
         while let Some(buffer) = buffer::next_given_back() {
             if self.send(&Request::WithdrawBuffer { buffer }, &[], SendFlags::DONTWAIT).is_err() {
@@ -412,7 +412,7 @@ impl Session {
         }
     }
 
-    /// Asks for a buffer of the program at the far end of a circuit; `None` if it is not open to this one.
+    /// Requests a buffer of the program at the far end of a circuit; `None` if it is not exported to this circuit.
     pub fn far_buffer(
         &self,
         circuit: CircuitId,
@@ -458,14 +458,14 @@ impl Session {
         if received.bytes == 0 {
             return Err(Errno::CONNRESET.into());
         }
-        // The daemon has made sure that they block nobody.
+        // The daemon has made sure that closing these descriptors blocks no process.
         let fds = received.fds.into_iter().map(passing::Foreign::into_owned).collect();
         Ok((codec::decode(&bytes[..received.bytes])?, fds))
     }
 }
 
-/// Makes a call again that a signal interrupted. Each attempt has the socket's time to wait anew, and a program's timer
-/// may interrupt all of them: after [`ANSWER_TIMEOUT`] there is no other, and the call has failed with `AGAIN`.
+/// Repeats a call that a signal interrupted. Each attempt has the socket's full time-out, and a program's timer may
+/// interrupt all of them: after [`ANSWER_TIMEOUT`] there is no further attempt, and the call fails with `AGAIN`.
 fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     let mut since = None;
     loop {

@@ -1,4 +1,4 @@
-//! One session with the daemon, from its welcome to its end: what streams and listeners hold on to.
+//! One session with the daemon, from `Welcome` to its end: streams and listeners refer to it.
 
 use crate::error::Error;
 use crate::wait::{Waiter, has_one_processor};
@@ -18,11 +18,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// A session. It is never given back: its streams refer to it until the process ends.
+/// A session. It is never freed: its streams refer to it until the process ends.
 #[derive(Debug)]
 pub(crate) struct Attachment {
     link: Mutex<Link>,
-    /// The session's socket, to see its end.
+    /// The session's socket, polled for its end.
     socket: OwnedFd,
     status_page: StatusPage,
     host: HostId,
@@ -30,14 +30,14 @@ pub(crate) struct Attachment {
     subnets: Vec<(IpAddr, u8)>,
     spin_ns: u32,
     idle: Mutex<Vec<Waiter>>,
-    /// What is shared with the engine, once a stream wanted it.
+    /// The memory shared with the engine, once a stream wanted it.
     offload: OnceLock<Option<&'static Offload>>,
 }
 
 #[derive(Debug)]
 struct Link {
     session: Session,
-    /// Answers that were given up and have not come yet.
+    /// Answers that the caller stopped waiting for, and that have not come yet.
     owed: u32,
 }
 
@@ -52,7 +52,7 @@ impl Attachment {
             Reply::Error { text } => return Err(SessionError::Refused(text).into()),
             _ => return Err(SessionError::Unexpected("a welcome was due").into()),
         };
-        // The daemon sends it in any case: the kernel found no number for it.
+        // The daemon sends it in any case; if it is missing, this process had no free descriptor for it.
         let status_page = fds.first().ok_or(SessionError::NoDescriptors)?;
         let status_page = StatusPage::map(status_page).ok_or(SessionError::Unexpected("no status page"))?;
         let socket = session.socket().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
@@ -77,7 +77,7 @@ impl Attachment {
         &self.addresses
     }
 
-    /// This host's fabric address, towards other ones; else the kernel chooses.
+    /// This host's fabric address for connections to other hosts of the fabric; else the kernel chooses.
     pub(crate) fn address_towards(&self, remote: IpAddr) -> IpAddr {
         let inside = self.subnets.iter().any(|&(subnet, prefix)| contains(subnet, prefix, remote));
         let own = self.addresses.iter().find(|own| inside && own.is_ipv4() == remote.is_ipv4());
@@ -87,7 +87,7 @@ impl Attachment {
         })
     }
 
-    /// The end of the circuit that the daemon gives for `request` and the connection `socket`.
+    /// Makes the end of the circuit that the daemon grants for `request` and the connection `socket`.
     pub(crate) fn end(
         &'static self,
         request: &Request,
@@ -101,7 +101,7 @@ impl Attachment {
         match self.ask(|session| session.circuit(request, socket)) {
             Ok(answer) => answer.map_err(|why| Error::Plain { remote, why }),
             Err(error) => {
-                // The far side must not count on an end that nobody holds.
+                // The far side must not wait for an end that no process holds.
                 if let Error::Session(SessionError::NoRoom { circuit, token }) = error {
                     self.tell(&Request::Close { circuit, token, abort: true });
                 }
@@ -126,7 +126,7 @@ impl Attachment {
         begun
     }
 
-    /// Does what asks the daemon for one answer.
+    /// Runs `work`, which sends one request to the daemon and reads its answer.
     pub(crate) fn ask<T>(&self, work: impl FnOnce(&Session) -> Result<T, SessionError>) -> Result<T, Error> {
         self.request(work).map_err(|error| match error {
             SessionError::Lost(_) if self.is_over() => Error::DaemonGone,
@@ -148,14 +148,14 @@ impl Attachment {
         outcome
     }
 
-    /// Tells the daemon something that has no answer. One that is gone need not know.
+    /// Sends a message without answer to the daemon. If the daemon is gone, the message is not needed.
     pub(crate) fn tell(&self, request: &Request) {
         let link = self.link();
         link.session.tell_given_back();
         let _ = link.session.tell(request);
     }
 
-    /// A wake event that the daemon knows of.
+    /// Takes a wake event that is registered with the daemon.
     pub(crate) fn waiter(&self) -> Result<Waiter, Error> {
         if let Some(waiter) = self.idle().pop() {
             return Ok(waiter);
@@ -164,28 +164,28 @@ impl Attachment {
         Ok(Waiter::new(id, event))
     }
 
-    /// Gives it back.
+    /// Returns the wake event.
     pub(crate) fn give(&self, waiter: Waiter) {
         waiter.clear();
         self.idle().push(waiter);
     }
 
-    /// For `poll`: told of nothing but the daemon's end, and with it that of all streams.
+    /// For `poll`: reports only the daemon's end, which ends all streams of the session.
     pub(crate) fn watched(&self) -> PollFd<'_> {
         PollFd::new(&self.socket, PollFlags::empty())
     }
 
-    /// The session's socket, for those who sleep for many streams.
+    /// The session's socket, for callers that sleep for many streams.
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// What the engine rings for transfers that nobody waits for; `None` if there is no engine.
+    /// The event that the engine wakes at the end of transfers for which no thread waits; `None` if there is no engine.
     pub(crate) fn engine_completions(&self) -> Option<BorrowedFd<'static>> {
         self.offload().map(Offload::completions)
     }
 
-    /// Longest spin, ns; 0 with one processor.
+    /// Longest spin, ns; 0 on a machine with one processor.
     pub(crate) fn spin_ns(&self) -> u32 {
         self.spin_ns
     }
@@ -260,7 +260,7 @@ fn contains(subnet: IpAddr, prefix: u8, address: IpAddr) -> bool {
     }
 }
 
-/// This program's name, for people and for rules.
+/// This program's name, for display and for rules.
 fn program() -> String {
     let path = std::env::current_exe().ok();
     let name = path.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());

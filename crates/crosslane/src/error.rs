@@ -1,4 +1,4 @@
-//! Why a stream cannot be had, or is over.
+//! Errors of native streams.
 
 use crosslane_client::SessionError;
 use crosslane_wire::local::Plain;
@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Why a native stream cannot be had, or is over.
+/// Why a native stream cannot be made, or is over.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The daemon of this host is of no help.
+    /// A request to this host's daemon failed.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The daemon of this host has ended, and with it the session and all its streams.
@@ -19,22 +19,21 @@ pub enum Error {
          a new session as soon as a daemon runs"
     )]
     DaemonGone,
-    /// The connection would be plain TCP. The far end must be a native listener, or a program under `crosslane run`
-    /// whose rules say stream; and so must a client.
+    /// The connection would fall back to plain TCP. Each end must be native, or a program under `crosslane run` whose rules say stream.
     #[error("the connection with {remote} cannot be a stream: {why:?}; both ends must be Crosslane's own")]
     Plain {
         /// The far address.
         remote: SocketAddr,
-        /// Why.
+        /// The reason.
         why: Plain,
     },
     /// A system call failed.
     #[error("system call failed: {0}")]
     System(#[from] Errno),
-    /// The stream was broken off: the far program or a host or cable on the way is gone.
+    /// The stream was aborted: the far program, or a host or cable on the path, is gone.
     #[error("the stream is broken off: {0}")]
     Broken(Errno),
-    /// Nothing moved for as long as the call waits. Nothing is lost: it may be made again.
+    /// There was no progress for as long as the call may wait. Nothing is lost: the call may be repeated.
     #[error(
         "nothing moved between here and {remote} for {after:?}, after {done} bytes of this call: the program there, a \
          host or a daemon on the way is frozen or busy; call again, or give the stream up"
@@ -42,21 +41,21 @@ pub enum Error {
     TimedOut {
         /// The far end.
         remote: SocketAddr,
-        /// How long the call waited.
+        /// The limit that the call had.
         after: Duration,
-        /// What had been moved by the call before, bytes.
+        /// Bytes that the call had moved before.
         done: usize,
     },
-    /// The program took it back before it was done.
+    /// The program cancelled it.
     #[error("taken back by the program")]
     Cancelled,
-    /// The far end sends or takes no more.
+    /// The far end has ended its direction, or does not receive any more.
     #[error("the far end has closed the stream")]
     Closed,
-    /// The far program went over to the kernel's TCP, which a native stream does not follow.
+    /// The far program fell back to the kernel's TCP, which a native stream does not support.
     #[error("the far program took the stream over to the kernel's TCP")]
     Downgraded,
-    /// The far end broke the protocol; the stream is broken off.
+    /// The far end broke the protocol; the stream is aborted.
     #[error("the far end broke the protocol: {0}")]
     Violated(String),
 }

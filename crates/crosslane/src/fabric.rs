@@ -1,11 +1,11 @@
-//! The fabric, as a program sees it: this host's daemon, by which it listens and connects.
+//! The fabric, as a program uses it: through this host's daemon, to listen and connect.
 //!
 //! ```text
 //!   Fabric::open()  --listen(address)-->  Listener  --accept-->  Stream
 //!                   --connect(address)------------------------>  Stream
 //! ```
-//! A connection that would be plain TCP fails, with the reason: both ends must be native, or programs under `crosslane run`
-//! whose rules say stream.
+//! A connection that would fall back to plain TCP fails, with the reason: each end must be native, or a program under
+//! `crosslane run` whose rules say stream.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -37,8 +37,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// This host's daemon, for as long as the process lives: a session with it, and when the daemon has ended, a new one at the
-/// next call that needs it. Copies are the same. One for a process is enough; any thread may use it.
+/// This host's daemon, for as long as the process lives: a session with it, and after the daemon has ended, a new session
+/// at the next call that needs one. Copies refer to the same session. One for a process is enough; any thread may use it.
 #[derive(Clone, Copy, Debug)]
 pub struct Fabric(&'static Inner);
 
@@ -70,7 +70,7 @@ impl Fabric {
         Ok(Self(Box::leak(Box::new(Inner { path: path.to_owned(), attachment }))))
     }
 
-    /// The session; a new one if the last one's daemon has ended.
+    /// The session; opens a new one if the last one's daemon has ended.
     pub(crate) fn attachment(&self) -> Result<&'static Attachment, Error> {
         let Inner { path, attachment } = self.0;
         let mut attachment = attachment.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,7 +80,7 @@ impl Fabric {
         Ok(*attachment)
     }
 
-    /// The session, or the last one there was.
+    /// The last session that was opened.
     fn last(&self) -> &'static Attachment {
         *self.0.attachment.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -95,18 +95,18 @@ impl Fabric {
         self.last().addresses()
     }
 
-    /// Listens at an address of this host; port 0 is any free one.
+    /// Listens at an address of this host; port 0 means any free port.
     ///
     /// # Errors
-    /// The address is taken or not of this host, or the daemon is of no help.
+    /// The address is taken or not of this host, or the daemon refuses or does not answer.
     pub fn listen(&self, address: SocketAddr) -> Result<Listener, Error> {
         Listener::new(*self, address)
     }
 
-    /// Connects to a listener on any host of the fabric; waits until that is done, for [`Self::CONNECT_TIMEOUT`] at most.
+    /// Connects to a listener on any host of the fabric; waits until the stream exists, for [`Self::CONNECT_TIMEOUT`] at most.
     ///
     /// # Errors
-    /// [`Error::Plain`] if the connection cannot be a stream; [`Error::System`] if there is no connection at all;
+    /// [`Error::Plain`] if the connection cannot be a stream; [`Error::System`] if the kernel makes no connection at all;
     /// [`Error::TimedOut`].
     pub fn connect(&self, remote: SocketAddr) -> Result<Stream, Error> {
         self.connect_within(remote, Self::CONNECT_TIMEOUT)
@@ -122,7 +122,7 @@ impl Fabric {
 
     pub(crate) fn connect_by(&self, remote: SocketAddr, patience: &mut Patience) -> Result<Stream, Error> {
         let (attachment, socket) = (self.attachment()?, new_socket(remote)?);
-        // It is announced by its address and port, before it is made.
+        // Bound before `connect`: the daemon announces the connection by its local address and port.
         rustix::net::bind(&socket, &SocketAddr::new(attachment.address_towards(remote.ip()), 0))?;
         let stream = Stream::new(
             attachment,
@@ -139,8 +139,7 @@ impl Fabric {
     }
 }
 
-/// A TCP socket for an address. No call on it goes through the C library, so that a preloaded one does not take it for
-/// a program's.
+/// A TCP socket for an address. Calls on it bypass the C library, so that the preload library does not take it for a program's socket.
 fn new_socket(address: SocketAddr) -> Result<OwnedFd, Errno> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)

@@ -3,23 +3,23 @@
 //! ```text
 //!   fabric::Fabric  --listen, connect-->  stream::Stream    an ordered stream of bytes to another program
 //!                                             |
-//!                        queue::Queue --------+             bulk sends and receives that nobody waits for one by one
+//!                         queue::Queue --------+             bulk sends and receives, completed like work requests
 //!
 //!   memory::Memory  <--commands, by a stream--  peer::Peer  put, get, fetch_add, compare_swap, notify
 //! ```
 //! | module | what it is | an example to run |
 //! |---|---|---|
-//! | [`fabric`] | this host's daemon: where one listens and connects | `echo` |
+//! | [`fabric`] | this host's daemon: listen and connect | `echo` |
 //! | [`stream`] | sending and receiving, with and without a copy by the sender | `echo`, `zcopy` |
-//! | [`memory`] | this program's memory, as other programs reach it | `counter own` |
-//! | [`peer`] | another program's memory, as this one reaches it | `counter ask` |
+//! | [`memory`] | this program's memory, for other programs to access | `counter own` |
+//! | [`peer`] | another program's memory, accessed by this one | `counter ask` |
 //! | [`queue`] | sends and receives that are submitted, and completed later | `bulk` |
 //!
 //! The far end of a stream may be on this host, a neighbour, or any other host of the fabric. `docs/one-sided.md` has the
-//! examples in a lab, what each call promises and what it costs.
+//! examples in a lab, the guarantees of each call and its costs.
 //!
-//! When the daemon of this host ends, its streams are over ([`stream::Error::DaemonGone`]). A [`fabric::Fabric`] opens a new
-//! session by itself at the next call that needs one, so do a [`fabric::Listener`] and a [`memory::Memory`].
+//! When the daemon of this host ends, so do the streams of its session ([`stream::Error::DaemonGone`]). A [`fabric::Fabric`]
+//! opens a new session by itself at the next call that needs one; a [`fabric::Listener`] and a [`memory::Memory`] do the same.
 //!
 //! A session belongs to the process that opened it: do not `fork` and use it in the child.
 

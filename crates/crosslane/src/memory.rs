@@ -1,24 +1,23 @@
-//! One-sided access: a program opens memory to others, and they put, get and change words there, while it does something
-//! else.
+//! One-sided access: a program opens memory to other programs, which put, get and change words there while it does other work.
 //!
 //! ```text
 //!   owner                                              requester
 //!   Memory::serve(fabric, address)                     Peer::connect(fabric, address)
 //!   memory.register(bytes) -> Region
-//!   region.share(access) -> RemoteRegion  ~~ given away by whatever means ~~>
+//!   region.share(access) -> RemoteRegion  ~~ sent to the requester by any means ~~>
 //!   (agent: a thread of the library)      <--commands, by a stream--  put, get, fetch_add, compare_swap, notify
 //!                                         --answers-->                wait, flush
 //! ```
-//! Nothing is read across a cable: what a requester gets, the owner's agent writes to it. Atomic operations are executed
-//! by the agent on the owner's own processor, so they are atomic against the owner's threads as well.
+//! No load crosses a cable: the owner's agent writes the bytes of a get to the requester. The agent executes atomic
+//! operations on the owner's own processor, so they are atomic for the owner's threads as well.
 //!
-//! **Order.** The operations of one [`Peer`](crate::peer::Peer) are executed in the order in which they were posted, except that a get may be
-//! executed, or be under way, while later ones are executed: [`Peer::fence`](crate::peer::Peer::fence) holds those back. Operations of different
-//! peers have no order. [`Peer::flush`](crate::peer::Peer::flush) waits until all are executed.
+//! **Order.** The operations of one [`Peer`](crate::peer::Peer) are executed in the order in which they were posted, except
+//! that a get may be executed, or be under way, while later ones are executed: [`Peer::fence`](crate::peer::Peer::fence) delays
+//! those. Operations of different peers have no order. [`Peer::flush`](crate::peer::Peer::flush) waits until all are executed.
 //!
-//! **Copies.** What is put is copied by the requester into the owner's ring, and by the agent from there into the region.
-//! What is got is copied by the agent into the requester's ring, by way of a piece of 64 KB that stays in its processor's
-//! cache, and by the requester from there into its buffer.
+//! **Copies.** The requester copies the bytes of a put into the owner's ring, and the agent copies them from there into
+//! the region. The agent copies the bytes of a get into the requester's ring, through a piece of 64 KB that stays in its
+//! processor's cache, and the requester copies them from there into its buffer.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -31,7 +30,7 @@
 //! let region = memory.register(1 << 20)?;
 //! let remote = region.share(Access::ALL)?;
 //!
-//! // In another program, on any host, that was told `remote`:
+//! // In another program, on any host, that has received `remote`:
 //! let mut peer = Peer::connect(fabric, "10.86.0.1:7000".parse()?)?;
 //! peer.put(&remote, 64, b"hello")?;
 //! let before = peer.fetch_add(&remote, 0, 1)?;
@@ -63,21 +62,21 @@ use thiserror::Error;
 /// Why memory cannot be served.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The daemon of this host is of no help, or the kernel is not.
+    /// The listener cannot be opened: the daemon or the kernel refuses.
     #[error(transparent)]
     Stream(#[from] stream::Error),
-    /// Memory for a region cannot be had.
+    /// The kernel gives no memory for a region.
     #[error("no memory: {0}")]
     NoMemory(#[from] crosslane_shm::MapError),
-    /// The agent's thread cannot be started, or the agent has ended since a new daemon of this host refuses it, as one of
-    /// another version does.
+    /// The agent's thread cannot be started, or the agent has ended because a new daemon of this host refuses it, as a
+    /// daemon of another version does.
     #[error("the agent that serves this program's memory does not run; serve it anew")]
     NoAgent,
 }
 
-/// This program's memory, as others reach it: regions, and the agent that executes what is asked for. When dropped, all
-/// connections are closed. When the daemon of this host ends, they are lost; as soon as it runs again, requesters may
-/// connect anew, with the keys that they have.
+/// This program's memory, as others access it: regions, and the agent that executes requests. Dropping it closes all
+/// connections. When the daemon of this host ends, the connections are lost; as soon as a daemon runs again, requesters
+/// may connect anew, with the keys that they have.
 #[derive(Debug)]
 pub struct Memory {
     address: SocketAddr,
@@ -88,8 +87,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Serves memory at an address of this host (port 0: any free one), by a thread of its own. It sleeps while nobody
-    /// asks for anything.
+    /// Serves memory at an address of this host (port 0: any free port), by a thread of its own, which sleeps while there
+    /// are no requests.
     ///
     /// # Errors
     /// The address cannot be listened at, or there are no threads left.
@@ -104,12 +103,12 @@ impl Memory {
         Ok(Self { address, regions, notices, handle, agent })
     }
 
-    /// Where it is served, with the port that was chosen.
+    /// The address at which memory is served, with the port that was chosen.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A new region of `len` zero bytes, aligned to a page. Nobody else reaches it until it is shared.
+    /// A new region of `len` zero bytes, aligned to a page. Other programs cannot access it until it is shared.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
@@ -117,7 +116,7 @@ impl Memory {
         Regions::register(&self.regions, len)
     }
 
-    /// What others notified this program of.
+    /// The notifications that others have sent to this program.
     pub fn notices(&self) -> &Notices {
         &self.notices
     }

@@ -1,4 +1,4 @@
-//! Another program's memory, as this program reaches it: put, get, atomic operations, notifications.
+//! Access to another program's memory: put, get, atomic operations, notifications.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -6,7 +6,7 @@
 //! use crosslane::memory::RemoteRegion;
 //! use crosslane::peer::Peer;
 //! # let remote: RemoteRegion = RemoteRegion { id: 1, key: 2, len: 4096 };
-//! // `remote` is what the owner gave away: `Region::share`.
+//! // `remote` is what the owner sent to this program: `Region::share`.
 //! let mut peer = Peer::connect(Fabric::open()?, "10.86.0.1:7000".parse()?)?;
 //! let put = peer.put(&remote, 64, b"hello")?;
 //! peer.wait(put)?;
@@ -33,34 +33,34 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Why an operation failed. After [`Error::Denied`], [`Error::Place`], [`Error::TooMany`] and
-/// [`Error::TimedOut`] the connection goes on.
+/// Why an operation failed. After [`Error::Denied`], [`Error::Place`], [`Error::TooMany`] and [`Error::TimedOut`] the
+/// connection can still be used.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// There is no connection, or it is over.
+    /// There is no connection, or it has ended.
     #[error(transparent)]
     Stream(#[from] stream::Error),
-    /// The owner did not execute the operation.
+    /// The owner refused the operation.
     #[error("the owner refused: {0}")]
     Denied(#[from] Denial),
-    /// The place in this program's own bytes is not inside them.
+    /// The place lies outside this program's own bytes.
     #[error(transparent)]
     Place(#[from] BadPlace),
-    /// Results of too many operations were not asked for: wait for them, or flush.
+    /// Too many operations are pending or have results that were not read: wait for them, or flush.
     #[error("too many operations whose results nobody waited for")]
     TooMany,
-    /// The owner did nothing for as long as the call waits. Nothing is lost, and the call may be made again.
+    /// The owner made no progress for as long as the call may wait. Nothing is lost, and the call may be repeated.
     #[error(
         "the owner at {owner} did nothing for {after:?}: its program, or a host or a daemon on the way, is frozen or busy, \
          or it takes no notifications; wait or flush again, or drop this Peer and connect anew (Peer::set_timeout)"
     )]
     TimedOut {
-        /// Its address.
+        /// The owner's address.
         owner: SocketAddr,
-        /// How long the call waited.
+        /// The limit that the call had.
         after: Duration,
     },
-    /// What listens there is no program's memory.
+    /// The program that listens there does not serve memory.
     #[error("what listens there does not serve memory")]
     NotMemory,
 }
@@ -71,9 +71,9 @@ pub enum Error {
 /// `put`, `start_*` and `fence` post: they return when the bytes are on their way and the caller's buffer is free again.
 /// `get`, `fetch_add` and `compare_swap` wait for their result.
 ///
-/// **Time-outs.** No call waits for longer than [`Self::set_timeout`] says without anything moving; then it fails with
-/// [`Error::TimedOut`]. That ends nothing: what was posted is still executed when the owner goes on, and all calls may be
-/// made again. An operation that was not posted yet is not posted then; of a put, pieces of 64 KB may have been.
+/// **Time-outs.** A call that waits longer than [`Self::set_timeout`] allows without progress fails with [`Error::TimedOut`].
+/// The connection stays usable: posted operations are still executed when the owner goes on, and all calls may be repeated.
+/// An operation that was not posted by then is not posted later; of a put, pieces of 64 KB may have been posted.
 #[derive(Debug)]
 pub struct Peer {
     exchange: Exchange,
@@ -81,7 +81,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// How long calls wait at first without anything moving: longer than a stream needs to find another way.
+    /// Default limit of calls without progress: longer than a stream needs to move to another path.
     pub const TIMEOUT: Duration = Duration::from_secs(30);
 
     /// Connects to [`crate::memory::Memory::serve`] of another program, or of this one; waits for [`Self::TIMEOUT`] at most.
@@ -105,7 +105,7 @@ impl Peer {
         Ok(Self { exchange: Exchange::new(stream), timeout: Some(Self::TIMEOUT) })
     }
 
-    /// How long a call waits without anything moving; `None`: for ever.
+    /// Sets how long a call waits without progress; `None`: for ever.
     pub fn set_timeout(&mut self, limit: Option<Duration>) {
         self.timeout = limit;
     }
@@ -113,8 +113,8 @@ impl Peer {
     /// Puts `bytes` at `offset` of a region. 8 bytes at a multiple of 8 are stored as a whole.
     ///
     /// # Errors
-    /// [`Error::Stream`], [`Error::TimedOut`], [`Error::TooMany`]; whether the owner refuses, [`Self::wait`] or
-    /// [`Self::flush`] tells.
+    /// [`Error::Stream`], [`Error::TimedOut`], [`Error::TooMany`]; a refusal by the owner is reported by [`Self::wait`]
+    /// or [`Self::flush`].
     pub fn put(&mut self, to: &RemoteRegion, offset: u64, bytes: &[u8]) -> Result<Op, Error> {
         self.make_room()?;
         let mut place = to.place(offset);
@@ -150,8 +150,8 @@ impl Peer {
         self.wait_or_abandon(&op, buffer).map(drop)
     }
 
-    /// Begins to get `len` bytes from `offset` of a region to place `at` of a buffer of this program's: wait for it before
-    /// you look there.
+    /// Begins to get `len` bytes from `offset` of a region into place `at` of a buffer of this program; read them there
+    /// only after [`Self::wait`].
     ///
     /// # Errors
     /// [`Error::Place`], [`Error::Stream`], [`Error::TimedOut`], [`Error::TooMany`].
@@ -169,7 +169,7 @@ impl Peer {
         Ok(self.exchange.ledger.get(len, Target::Buffer(Arc::clone(to), at)))
     }
 
-    /// Adds to the aligned word at `offset` of a region, wrapping; returns what it held before.
+    /// Adds `value` to the aligned word at `offset` of a region, wrapping; returns the word's value before.
     ///
     /// # Errors
     /// As [`Self::get`].
@@ -178,7 +178,7 @@ impl Peer {
         self.wait(op)
     }
 
-    /// As [`Self::fetch_add`], whose result [`Self::wait`] gives.
+    /// As [`Self::fetch_add`]; [`Self::wait`] returns the result.
     ///
     /// # Errors
     /// [`Error::Stream`], [`Error::TooMany`].
@@ -188,7 +188,7 @@ impl Peer {
         Ok(self.exchange.ledger.value())
     }
 
-    /// Stores `new` into the aligned word at `offset` of a region if it holds `expected`; returns what it held.
+    /// Stores `new` into the aligned word at `offset` of a region if it contains `expected`; returns the word's value before.
     ///
     /// # Errors
     /// As [`Self::get`].
@@ -203,7 +203,7 @@ impl Peer {
         self.wait(op)
     }
 
-    /// As [`Self::compare_swap`], whose result [`Self::wait`] gives.
+    /// As [`Self::compare_swap`]; [`Self::wait`] returns the result.
     ///
     /// # Errors
     /// [`Error::Stream`], [`Error::TooMany`].
@@ -219,8 +219,8 @@ impl Peer {
         Ok(self.exchange.ledger.value())
     }
 
-    /// Tells the owner's program a number ([`crate::memory::Notices`]), after everything before it but gets is executed. Any key
-    /// of the region will do.
+    /// Sends a number to the owner's program ([`crate::memory::Notices`]), after all earlier operations except gets are
+    /// executed. Any key of the region is sufficient.
     ///
     /// # Errors
     /// As [`Self::put`].
@@ -230,7 +230,7 @@ impl Peer {
         Ok(self.exchange.ledger.unsignaled())
     }
 
-    /// Puts, and notifies when that is executed. If the put is refused, the notification comes nevertheless.
+    /// Puts, and notifies when the put is executed. If the put is refused, the notification is sent nevertheless.
     ///
     /// # Errors
     /// As [`Self::put`].
@@ -245,7 +245,7 @@ impl Peer {
         Ok(put.with(self.notify(to, value)?))
     }
 
-    /// What is posted from here on is executed after everything before, gets as well.
+    /// Operations posted after this are executed after all earlier ones, including gets.
     ///
     /// # Errors
     /// As [`Self::put`].
@@ -255,17 +255,17 @@ impl Peer {
         Ok(())
     }
 
-    /// Waits until an operation is executed; what the word held, if it is an atomic one, else 0.
+    /// Waits until an operation is executed; returns the word's value before for an atomic operation, else 0.
     ///
     /// # Errors
-    /// [`Error::Denied`] if the owner refused; [`Error::Stream`]; [`Error::TimedOut`]: its result is not kept then. Who
-    /// wants to come again for it takes [`Self::wait_within`].
+    /// [`Error::Denied`] if the owner refused; [`Error::Stream`]; [`Error::TimedOut`]: the result is then discarded. To
+    /// wait for it again use [`Self::wait_within`].
     pub fn wait(&mut self, op: Op) -> Result<u64, Error> {
         self.wait_or_abandon(&op, &mut [])
     }
 
-    /// As [`Self::wait`], for `limit` at most, whatever moves meanwhile. `Ok(None)`: it is not executed yet; wait again. Its
-    /// result is given once.
+    /// As [`Self::wait`], but for `limit` at most, with or without progress. `Ok(None)`: not executed yet; wait again. A
+    /// result is returned once.
     ///
     /// # Errors
     /// [`Error::Denied`] if the owner refused; [`Error::Stream`].
@@ -273,7 +273,7 @@ impl Peer {
         self.wait_by(op, &mut [], &mut Patience::within(limit))
     }
 
-    /// Whether an operation is executed, so that [`Self::wait`] returns at once.
+    /// Whether an operation is executed, so that [`Self::wait`] would return at once.
     ///
     /// # Errors
     /// [`Error::Stream`].
@@ -284,17 +284,17 @@ impl Peer {
         Ok(self.exchange.ledger.is_done(op))
     }
 
-    /// Waits until everything that was posted is executed.
+    /// Waits until all posted operations are executed.
     ///
     /// # Errors
-    /// [`Error::Denied`] with the first refusal of a put, a get or a notification that nobody waited for; [`Error::Stream`];
-    /// [`Error::TimedOut`]: flush again.
+    /// [`Error::Denied`] with the first refusal of a put, a get or a notification whose result was not waited for;
+    /// [`Error::Stream`]; [`Error::TimedOut`]: flush again.
     pub fn flush(&mut self) -> Result<(), Error> {
         let mut patience = Patience::still(self.timeout);
         if self.flush_by(&mut patience)? { Ok(()) } else { Err(self.timed_out()) }
     }
 
-    /// As [`Self::flush`], for `limit` at most, whatever moves meanwhile. `Ok(false)`: not everything is executed yet.
+    /// As [`Self::flush`], but for `limit` at most, with or without progress. `Ok(false)`: not all operations are executed yet.
     ///
     /// # Errors
     /// As [`Self::flush`].
@@ -342,7 +342,7 @@ impl Peer {
         if self.exchange.ledger.has_room() { Ok(()) } else { Err(Error::TooMany) }
     }
 
-    /// Posts a command, of which the ledger is told then.
+    /// Posts a command and enters it in the ledger.
     fn send(&mut self, command: &Command, data: &[u8]) -> Result<(), Error> {
         let mut patience = Patience::still(self.timeout);
         if self.exchange.send(command, data, &mut patience)? { Ok(()) } else { Err(self.timed_out()) }
@@ -353,7 +353,7 @@ impl Peer {
     }
 }
 
-/// A stream to a far end that says that it serves memory.
+/// Connects a stream to a far end and checks its handshake, by which it says that it serves memory.
 fn greeted(fabric: Fabric, address: SocketAddr, patience: &mut Patience) -> Result<Stream, Error> {
     let stream = fabric.connect_by(address, patience)?;
     stream.send_by(&HANDSHAKE, patience)?;
@@ -365,7 +365,7 @@ fn greeted(fabric: Fabric, address: SocketAddr, patience: &mut Patience) -> Resu
     }
 }
 
-/// Bytes that travel in the command itself.
+/// The bytes, if they fit into the command itself.
 fn short(bytes: &[u8]) -> Option<[u8; SHORT]> {
     let mut short = [0; SHORT];
     short.get_mut(..bytes.len())?.copy_from_slice(bytes);

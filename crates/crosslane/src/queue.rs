@@ -1,14 +1,14 @@
-//! Sends and receives that nobody waits for one by one: buffers are given away, and come back when they are done.
+//! Sends and receives that are submitted with their buffers, and completed later, in the manner of work requests.
 //!
 //! ```text
 //!   Queue::new --add(stream)--> Member     send(member, tag, bytes), receive(member, tag, buffer): under way, in order
 //!     wait: sleeps once for many | try_next: never waits | as_fd: readable when try_next should be called
 //!                                         --> Completion { member, tag, way, buffer, bytes, outcome }
 //! ```
-//! What is under way on a stream and direction is handed to the daemon's engine together (decision 15), up to 30 buffers
-//! and 32 MiB at a time, so that one wake-up of the program is enough for all of them. What the engine does not take (too
-//! little, a stream over several cables, an engine that may not reach this process or does not come) is copied by the
-//! thread that calls the queue; then, too, no call but [`Queue::wait`] waits.
+//! The pending buffers of one stream and direction are handed to the daemon's engine together (decision 15), up to 30
+//! buffers and 32 MiB at a time, so that one wake-up of the program is enough for all of them. The thread that calls the
+//! queue copies what the engine does not take: too few bytes, a stream over several cables, an engine that may not access
+//! this process or is late. In this case, too, no call but [`Queue::wait`] waits.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -45,37 +45,36 @@ use std::time::Duration;
 pub use crosslane_client::end::chosen::Statistics;
 pub use crosslane_shm::submission::Way;
 
-/// A stream of a queue.
+/// Identifies a stream of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Member(usize);
 
-/// A send or receive that is done, or will never be.
+/// A send or receive that has ended, with or without success.
 #[derive(Debug)]
 pub struct Completion {
     /// The stream.
     pub member: Member,
-    /// What the program called it.
+    /// The tag that the program gave.
     pub tag: u64,
     /// Whether it was a send or a receive.
     pub way: Way,
-    /// The buffer, as it was given but for the bytes that were received.
+    /// The buffer that the program gave; a receive has changed only the received bytes.
     pub buffer: Vec<u8>,
-    /// Bytes from its start that were sent or received. A receive with fewer than the buffer's and no error met the end
-    /// of the stream.
+    /// Bytes from its start that were sent or received. A receive with fewer bytes than its buffer and no error has met
+    /// the end of the stream.
     pub bytes: usize,
-    /// Why it went no further; those behind it fare no better. [`Error::Cancelled`] if the program took it back.
+    /// The error that ended it; later ones in that direction end as well. [`Error::Cancelled`] if the program cancelled it.
     pub outcome: Result<(), Error>,
 }
 
-/// A stream, and what is under way on it.
+/// A stream, and its pending sends and receives.
 #[derive(Debug)]
 struct Entry {
     stream: Stream,
     lanes: [Lane; 2],
 }
 
-/// Streams of one session, and what is under way on them. Dropping it takes back what is under way and closes the
-/// streams.
+/// Streams of one session, and their pending sends and receives. Dropping it cancels all of them and closes the streams.
 #[derive(Debug)]
 pub struct Queue {
     attachment: &'static Attachment,
@@ -88,18 +87,18 @@ impl Queue {
     /// A queue for streams of the fabric's present session.
     ///
     /// # Errors
-    /// The daemon is of no help, or there are no descriptors.
+    /// The daemon refuses or does not answer, or there are no descriptors.
     pub fn new(fabric: &Fabric) -> Result<Self, Error> {
         let attachment = fabric.attachment()?;
         let sleep = Sleep::new(attachment)?;
         Ok(Self { attachment, entries: Vec::new(), done: VecDeque::new(), sleep })
     }
 
-    /// Takes a stream, whose large transfers the engine may copy from now on.
+    /// Adds a stream; from now on the engine may copy its large transfers.
     ///
     /// # Errors
-    /// [`Error::DaemonGone`]: it belongs to an earlier session, and is closed. [`Error::System`]: there is no memory to
-    /// watch it.
+    /// [`Error::DaemonGone`]: the stream belongs to an earlier session, and is closed. [`Error::System`]: the kernel has
+    /// no memory to watch it.
     pub fn add(&mut self, stream: Stream) -> Result<Member, Error> {
         if !core::ptr::eq(stream.attachment(), self.attachment) {
             return Err(Error::DaemonGone);
@@ -116,7 +115,7 @@ impl Queue {
         Ok(Member(member))
     }
 
-    /// Sends all of `buffer` behind what was given before.
+    /// Sends all of `buffer`, after the buffers that were submitted before.
     ///
     /// # Panics
     /// The member was removed.
@@ -124,7 +123,7 @@ impl Queue {
         self.submit(member, Way::Out, tag, buffer);
     }
 
-    /// Fills all of `buffer`, as long as it is, with what comes behind what fills the ones before.
+    /// Fills all of `buffer`, after the buffers that were submitted before.
     ///
     /// # Panics
     /// The member was removed.
@@ -137,19 +136,19 @@ impl Queue {
         entry.lanes[way as usize].push(Transfer { tag, buffer, done: 0 });
     }
 
-    /// The next one that is done; waits for it. `None` if nothing is under way. What was submitted begins to move at the
-    /// first call of this or [`Self::try_next`] after it.
+    /// The next completion; waits for it. `None` if nothing is pending. Submitted transfers begin at the first call of
+    /// this or of [`Self::try_next`] after the submission.
     ///
     /// # Errors
-    /// The kernel does not let it sleep.
+    /// The kernel refuses the sleep.
     pub fn wait(&mut self) -> Result<Option<Completion>, Error> {
         self.wait_by(&mut Patience::still(None))
     }
 
-    /// The same, for `limit` at most; `None` also if nothing is done by then.
+    /// As [`Self::wait`], for `limit` at most; `None` also if nothing is completed by then.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Self::wait`].
     pub fn wait_within(&mut self, limit: Duration) -> Result<Option<Completion>, Error> {
         self.wait_by(&mut Patience::within(limit))
     }
@@ -174,8 +173,7 @@ impl Queue {
         }
     }
 
-    /// The next one that is done, without waiting. When it says `None`, [`Self::as_fd`] becomes readable as soon as
-    /// another call is worth it.
+    /// The next completion, without waiting. After `None`, [`Self::as_fd`] becomes readable as soon as another call is useful.
     ///
     /// # Errors
     /// As [`Self::wait`].
@@ -188,7 +186,7 @@ impl Queue {
         Ok(self.look().or_else(|| self.arm()))
     }
 
-    /// How many are under way, or done and not fetched.
+    /// Number of sends and receives that are pending, or completed and not returned yet.
     pub fn len(&self) -> usize {
         let waiting = |entry: &Entry| entry.lanes.iter().map(Lane::len).sum::<usize>();
         self.done.len() + self.entries.iter().flatten().map(waiting).sum::<usize>()
@@ -199,13 +197,13 @@ impl Queue {
         self.len() == 0
     }
 
-    /// What a stream has moved so far, and how; `None` once it was removed.
+    /// Bytes that a stream has moved so far, by way; `None` once it was removed.
     pub fn statistics(&self, member: Member) -> Option<Statistics> {
         self.entries.get(member.0)?.as_ref().map(|entry| entry.stream.statistics())
     }
 
-    /// Takes back all that is under way on a stream: it is done with [`Error::Cancelled`]. Waits for a piece that is being
-    /// copied. A send that was taken back has sent some of its bytes, as it says.
+    /// Cancels all that is pending on a stream: each ends with [`Error::Cancelled`]. Waits for a piece that is being
+    /// copied. A send may have sent a part of its bytes; its completion says how many.
     pub fn cancel(&mut self, member: Member) {
         let Some(entry) = self.entries.get_mut(member.0).and_then(Option::as_mut) else { return };
         self.sleep.disarm(member.0, &entry.stream);
@@ -214,7 +212,7 @@ impl Queue {
         }
     }
 
-    /// Takes back what is under way on a stream as [`Self::cancel`] does, and gives it back.
+    /// Cancels all that is pending on a stream as [`Self::cancel`] does, and returns the stream.
     pub fn remove(&mut self, member: Member) -> Option<Stream> {
         self.cancel(member);
         let entry = self.entries.get_mut(member.0)?.take()?;
@@ -226,7 +224,7 @@ impl Queue {
         self.entries.iter().flatten().all(|entry| entry.lanes.iter().all(|lane| lane.len() == 0))
     }
 
-    /// Moves what can be moved if nothing is done yet.
+    /// Moves as many bytes as possible, if no completion is ready.
     fn look(&mut self) -> Option<Completion> {
         if self.done.is_empty() {
             self.advance();
@@ -243,7 +241,7 @@ impl Queue {
         }
     }
 
-    /// Whoever can say something of what is under way is to wake us from now on. What is done already.
+    /// Asks far sides and engine to wake the queue from now on; returns a completion that is ready already.
     fn arm(&mut self) -> Option<Completion> {
         let mut aloft = false;
         for (at, entry) in self.entries.iter().enumerate() {
@@ -278,7 +276,7 @@ impl Queue {
 }
 
 impl AsFd for Queue {
-    /// For `poll`, `select` and `epoll`, to read; nothing else may be done with it.
+    /// To be polled for input by `poll`, `select` or `epoll`; nothing else may be done with it.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.sleep.as_fd()
     }
@@ -293,7 +291,7 @@ impl Drop for Queue {
     }
 }
 
-/// This thread's number.
+/// This thread's id.
 fn here() -> u32 {
     tid()
 }

@@ -1,6 +1,6 @@
 //! A native stream: an ordered stream of bytes to another program, which may be one under `crosslane run`.
 //!
-//! Calls wait for ever unless they are told otherwise ([`Stream::set_receive_timeout`], [`Stream::set_send_timeout`]).
+//! Calls wait for ever unless a limit is set ([`Stream::set_receive_timeout`], [`Stream::set_send_timeout`]).
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -11,7 +11,7 @@
 //! let mut answer = [0; 100];
 //! let count = stream.receive(&mut answer)?;
 //!
-//! // The far program copies out of the buffer by itself, where it can map it.
+//! // The far program copies out of the buffer directly, where it can map it.
 //! stream.post(Buffer::new(1 << 20)?, 1 << 20)?;
 //! let free = stream.reclaim()?;
 //! # Ok(())
@@ -48,15 +48,15 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use zcopy::Posts;
 
-/// An ordered stream of bytes to another program. Closed when dropped: what was sent is still delivered.
+/// An ordered stream of bytes to another program. Closed when dropped: bytes that were sent are still delivered.
 ///
-/// One thread may send while another receives. Threads that send at the same time do not mix the bytes of one call that
-/// found room at once, but may mix those of longer ones.
+/// One thread may send while another receives. If several threads send at the same time, the bytes of a call that finds
+/// room at once stay together; those of a call that must wait may be interleaved with others.
 #[derive(Debug)]
 pub struct Stream {
     attachment: &'static Attachment,
     end: End,
-    /// The kernel's connection, which lies idle: it tells when the far program is gone.
+    /// The kernel's idle TCP connection: it shows when the far program has ended.
     carrier: OwnedFd,
     wakers: Wakers,
     receive_limit: Limit,
@@ -75,7 +75,7 @@ impl Stream {
         Self { attachment, end, carrier, wakers, receive_limit, send_limit, posts }
     }
 
-    /// Makes the kernel's connection, which was announced.
+    /// Connects the kernel's TCP connection, which the daemon has announced.
     pub(crate) fn connect(&self, remote: SocketAddr, patience: &mut Patience) -> Result<(), Error> {
         rustix::io::ioctl_fionbio(&self.carrier, true)?;
         match rustix::net::connect(&self.carrier, &remote) {
@@ -98,13 +98,13 @@ impl Stream {
         }
     }
 
-    /// The connection did not come about, or not as a stream.
+    /// Closes the end: there is no connection, or it is not a stream.
     pub(crate) fn give_up(&self) {
         let (circuit, token) = (self.end.circuit(), self.end.token());
         self.attachment.tell(&Request::Close { circuit, token, abort: true });
     }
 
-    /// What was moved so far, and how.
+    /// Bytes moved so far, and by which way.
     pub fn statistics(&self) -> Statistics {
         self.end.statistics()
     }
@@ -113,7 +113,7 @@ impl Stream {
         self.attachment
     }
 
-    /// Whether what was posted is to be sent before anything else.
+    /// Whether posted buffers must be sent before any other bytes.
     pub(crate) fn has_posts(&self) -> bool {
         !self.posts.is_empty()
     }
@@ -134,24 +134,22 @@ impl Stream {
         if self.end.shared().status.client.load(Relaxed) != 0 { tuple.client } else { tuple.server }
     }
 
-    /// How long [`Self::receive`] and [`Self::receive_all`] wait without a byte coming; `None`, as it is at first: for ever.
+    /// How long [`Self::receive`] and [`Self::receive_all`] wait without progress; `None`, the default: for ever.
     pub fn set_receive_timeout(&self, limit: Option<Duration>) {
         self.receive_limit.set(limit);
     }
 
-    /// How long [`Self::send`] and [`Self::finish`] wait without the far end making room; `None`, as it is at first: for
-    /// ever.
+    /// How long [`Self::send`] and [`Self::finish`] wait without room from the far end; `None`, the default: for ever.
     pub fn set_send_timeout(&self, limit: Option<Duration>) {
         self.send_limit.set(limit);
     }
 
-    /// Whether the daemon's engine is to copy what calls send and receive that wait, if it is enough to be worth it; off at
-    /// first.
+    /// Whether the daemon's engine copies for waiting sends and receives, if they are large enough; off by default.
     pub fn set_offload(&self, on: bool) {
         self.end.set_offload(on, Chooser::Program);
     }
 
-    /// Sends all of `bytes`; waits while the far end has no room.
+    /// Sends all of `bytes`; waits while the far end's ring is full.
     ///
     /// # Errors
     /// The stream is over; some of the bytes may have been sent. [`Error::TimedOut`] says how many were.
@@ -182,8 +180,7 @@ impl Stream {
         }
     }
 
-    /// Sends as much of `buffers`, from their byte `skip` on, as there is room for now, and returns how many bytes that
-    /// was.
+    /// Sends as many bytes of `buffers`, from their byte `skip` on, as there is room for now; returns their number.
     ///
     /// # Errors
     /// The stream is over.
@@ -199,7 +196,7 @@ impl Stream {
         Ok(send.done() - skip)
     }
 
-    /// As [`Self::try_send`], of a send that goes on: behind what was posted.
+    /// As [`Self::try_send`], for an operation that is continued; sends posted buffers first.
     pub(crate) fn advance_send(&self, send: &mut Send<'_>) -> Result<Advance, Error> {
         if !self.posts.is_empty() {
             self.advance_posts()?;
@@ -210,14 +207,14 @@ impl Stream {
         self.advance_sending(send)
     }
 
-    /// Sends what there is room for, in a ring that becomes longer if no reader comes.
+    /// Sends as many bytes as there is room for; requests a longer ring if the reader takes nothing.
     fn advance_sending(&self, send: &mut Send<'_>) -> Result<Advance, Error> {
         let before = send.done();
         loop {
             let advance = match send.try_advance(&self.end, tid(), |waiter| self.wake(waiter)) {
                 Ok(advance) => advance,
                 Err(Failure::Reentered) => Advance::Pending(WaitFor::Room),
-                // What is wrong is the next call's to tell.
+                // The next call reports the error.
                 Err(_) if send.done() > before => return Ok(Advance::Pending(WaitFor::Room)),
                 Err(Failure::Unheard(bytes)) => {
                     send.add(bytes);
@@ -238,8 +235,8 @@ impl Stream {
         }
     }
 
-    /// Receives what is there, at least one byte unless `buffer` is empty; waits for it. 0 is the end: the far end sends
-    /// no more.
+    /// Receives the bytes that have arrived, and waits for at least one unless `buffer` is empty. 0 is the end of the
+    /// stream: the far end sends no more.
     ///
     /// # Errors
     /// The stream is over, or [`Error::TimedOut`].
@@ -253,7 +250,7 @@ impl Stream {
         Ok(receive.done())
     }
 
-    /// Receives exactly as many bytes as `buffer` has.
+    /// Receives exactly `buffer.len()` bytes.
     ///
     /// # Errors
     /// The stream is over; [`Error::Closed`] if it ended before that; [`Error::TimedOut`] says how many bytes came.
@@ -272,7 +269,7 @@ impl Stream {
         if receive.done() < len { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Waits until `receive` is done, or the far end sends no more.
+    /// Waits until `receive` is done, or the far end has ended its direction.
     fn receive_by(&self, receive: &mut Receive<'_, '_>, patience: &mut Patience) -> Result<(), Error> {
         loop {
             let before = receive.done();
@@ -288,7 +285,7 @@ impl Stream {
         }
     }
 
-    /// As [`Self::try_receive`], of a receive that goes on.
+    /// As [`Self::try_receive`], for an operation that is continued.
     pub(crate) fn advance_receive(&self, receive: &mut Receive<'_, '_>) -> Result<Advance, Error> {
         match receive.try_advance(&self.end, tid(), |waiter| self.wake(waiter)) {
             Ok(Advance::Done) | Err(Failure::Ended) => Ok(Advance::Done),
@@ -300,7 +297,7 @@ impl Stream {
         }
     }
 
-    /// Receives what is there now; `None` if nothing is. 0 bytes are the end.
+    /// Receives the bytes that have arrived; `None` if there are none. 0 bytes are the end of the stream.
     ///
     /// # Errors
     /// The stream is over.
@@ -311,7 +308,7 @@ impl Stream {
         self.received(self.end.try_receive(tid(), &mut [IoSliceMut::new(buffer)]))
     }
 
-    /// The same into memory that this program opened to others; `part` is not empty.
+    /// As [`Self::try_receive`], into memory that other programs may access; `part` is not empty.
     pub(crate) fn try_receive_into(&self, part: Part<'_>) -> Result<Option<usize>, Error> {
         self.received(self.end.try_receive_into(tid(), part))
     }
@@ -332,7 +329,7 @@ impl Stream {
         }
     }
 
-    /// Sends no more: the far end gets what was sent, and then the end.
+    /// Ends the sending direction: the far end receives all that was sent, and then end of file.
     ///
     /// # Errors
     /// The stream is over already, or [`Error::TimedOut`].
@@ -353,7 +350,7 @@ impl Stream {
         }
     }
 
-    /// The ring is as long as stays in the caches, and full: whether a reader makes room within the time of a spin.
+    /// The ring is full, and as long as fits the caches: spins, and returns whether the reader has made room.
     fn reader_comes(&self) -> bool {
         let ns = self.spin_ns(&self.end.shared().sending.budget);
         Spinner::among(ns, most_spinners())
@@ -389,14 +386,14 @@ impl Stream {
         }
     }
 
-    /// The far end broke the protocol that is spoken on the stream.
+    /// Aborts the stream, since the far end broke the protocol that is spoken on it.
     pub(crate) fn violated(&self, text: &str) {
         self.end.give_up(text);
     }
 }
 
 impl Drop for Stream {
-    /// Bytes that nobody read are answered by a reset, as the kernel has it.
+    /// Closing with unread bytes resets the connection, as with the kernel's TCP.
     fn drop(&mut self) {
         let unread = self.end.rx() == Direction::Open && self.end.unread(tid()).is_ok_and(|bytes| bytes > 0);
         if unread {
@@ -411,7 +408,7 @@ impl Drop for Stream {
     }
 }
 
-/// Milliseconds of the monotonic clock, to the tick.
+/// Milliseconds of the monotonic clock, in steps of the kernel's tick.
 fn now_ms() -> u64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     u64::try_from(now.tv_sec * 1000 + now.tv_nsec / 1_000_000).unwrap_or(0)

@@ -14,7 +14,7 @@ thread_local! {
     static TID: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The kernel's number of this thread, without a system call after the first time.
+/// The kernel's id of this thread, without a system call after the first time.
 #[inline]
 pub(crate) fn tid() -> u32 {
     TID.with(|tid| {
@@ -25,21 +25,21 @@ pub(crate) fn tid() -> u32 {
     })
 }
 
-/// Threads of this process that may spin at a time: half as many as it may use processors. One that is bound to a single
-/// processor may, since whom it waits for has another one, or is seen to share it.
+/// Threads of this process that may spin at a time: half as many as it may use processors, but at least one: a thread
+/// that is bound to a single processor waits for one on another processor, or sees that they share it.
 pub(crate) fn most_spinners() -> u32 {
     static MOST: OnceLock<u32> = OnceLock::new();
     let usable = || std::thread::available_parallelism().map_or(1, core::num::NonZero::get);
     *MOST.get_or_init(|| u32::try_from(usable() / 2).unwrap_or(u32::MAX).max(1))
 }
 
-/// Whether this machine has only one processor, so that nobody runs while somebody spins.
+/// Whether this machine has only one processor, so that no other thread runs while one spins.
 pub(crate) fn has_one_processor() -> bool {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online");
     online.is_ok_and(|online| !online.contains(['-', ',']))
 }
 
-/// An event between threads of this process: readable once it was rung.
+/// An event between threads of this process: readable once it was signalled.
 #[derive(Debug)]
 pub(crate) struct Event(OwnedFd);
 
@@ -48,12 +48,12 @@ impl Event {
         Ok(Self(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?))
     }
 
-    /// Takes back rings that were not waited for.
+    /// Clears it.
     pub(crate) fn clear(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 
-    /// Wakes its sleeper.
+    /// Wakes the thread that waits for it.
     pub(crate) fn wake(&self) {
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
@@ -65,7 +65,7 @@ impl AsFd for Event {
     }
 }
 
-/// A wake event that the daemon knows of, for one sleeper at a time.
+/// A wake event registered with the daemon, for one sleeper at a time.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     id: WaiterId,
@@ -77,17 +77,17 @@ impl Waiter {
         Self { id, event }
     }
 
-    /// Its number on this host.
+    /// The waiter's number on this host.
     pub(crate) fn id(&self) -> WaiterId {
         self.id
     }
 
-    /// For `poll`.
+    /// The descriptor, for `poll`.
     pub(crate) fn poll(&self) -> PollFd<'_> {
         PollFd::new(&self.event, PollFlags::IN)
     }
 
-    /// Takes back rings that were not waited for.
+    /// Takes wakes that were not waited for.
     pub(crate) fn clear(&self) {
         self.event.clear();
     }
@@ -99,7 +99,7 @@ impl AsFd for Waiter {
     }
 }
 
-/// How long a call waits: for ever, for a time without anything moving, or for a time in all.
+/// How long a call waits: for ever, for a time without progress, or for a time in all.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     limit: Option<Duration>,
@@ -108,24 +108,24 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// So long without anything moving; `None`: for ever.
+    /// Waits at most `limit` without progress; `None`: for ever.
     pub(crate) fn still(limit: Option<Duration>) -> Self {
         Self { limit, renews: true, end: None }
     }
 
-    /// So long in all, from now on.
+    /// Waits at most `limit` in all, from now on.
     pub(crate) fn within(limit: Duration) -> Self {
         Self { limit: Some(limit), renews: false, end: Instant::now().checked_add(limit) }
     }
 
-    /// Something moved.
+    /// Notes progress.
     pub(crate) fn moved(&mut self) {
         if self.renews {
             self.end = None;
         }
     }
 
-    /// When it is over if nothing moves; `None`: never.
+    /// When the wait ends if there is no progress; `None`: never.
     pub(crate) fn end(&mut self) -> Option<Instant> {
         if self.renews && self.end.is_none() {
             self.end = self.limit.and_then(|limit| Instant::now().checked_add(limit));
@@ -133,7 +133,7 @@ impl Patience {
         self.end
     }
 
-    /// How long that was.
+    /// The length of the limit.
     pub(crate) fn limit(&self) -> Duration {
         self.limit.unwrap_or(Duration::MAX)
     }

@@ -7,19 +7,19 @@ use crosslane_wire::WaiterId;
 use crosslane_wire::local::Request;
 use std::sync::{Mutex, PoisonError};
 
-/// The wake events that were found for one stream: those of the far side's reader and writer, or of the host between that
-/// comes next, which is another one when the stream has moved.
+/// The wakers of one stream: those of the far side's reader and writer, or of the next host on the path, which is another
+/// one when the stream has moved.
 #[derive(Debug, Default)]
 pub(crate) struct Wakers(Mutex<Vec<(Owner, Waker)>>);
 
-/// Whose wake event it is: the detour of the stream, and a number there.
+/// The owner of a wake event: the generation if the stream is relayed, and the waiter's number there.
 type Owner = (Option<u32>, WaiterId);
 
-/// Most that are kept; the far side has one or two at a time.
+/// Most wakers that are kept; the far side has one or two at a time.
 const KEPT_MAX: usize = 4;
 
 impl Wakers {
-    /// Rings the far side's waiter.
+    /// Wakes the far side's waiter.
     #[cold]
     pub(crate) fn wake(&self, attachment: &Attachment, end: &End, waiter: WaiterId) {
         end.shared().counters.wakes.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
@@ -35,7 +35,7 @@ impl Wakers {
         }
         let known = wakers.iter().position(|(known, _)| *known == owner);
         if !known.is_some_and(|at| wakers[at].1.wake()) {
-            // The waiter of one that is known is gone.
+            // The wake failed: the known waker's waiter is gone.
             known.map(|at| wakers.remove(at));
             if asks {
                 end.not_found();

@@ -1,4 +1,4 @@
-//! This host's ends of channels: how two neighbours agree that one begins, and that its memory is nobody's any more.
+//! This host's ends of channels: how two neighbours agree that a channel exists, and later that its memory is free.
 //!
 //! ```text
 //!            dial                     handle_open
@@ -12,8 +12,8 @@
 //!            v      late Opened            link down, from every state --> (gone)
 //!          (gone)
 //! ```
-//! Each side sends `Closed` once, and a channel goes when both have: only then nobody can write into its segments.
-//! What a channel belongs to, an end of a circuit or a circuit in transit, is not known here.
+//! Each side sends `Closed` once, and a channel is removed when both have: only then no host can write into its segments.
+//! This module does not know what a channel belongs to: an end of a circuit, or a circuit in transit.
 
 use crosslane_wire::control::{Closing, Control, Refusal};
 use crosslane_wire::{ChannelId, Epoch, PortId, SegmentRange};
@@ -23,59 +23,59 @@ use std::time::Duration;
 /// State of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// The neighbour asked; our answer is due.
+    /// The neighbour asked for the channel; this host has not answered yet.
     Asked,
-    /// We asked; the neighbour has until this time to answer.
+    /// This host asked for the channel; the neighbour must answer by this time.
     Opening(Duration),
-    /// The answer is awaited only to give back what the neighbour holds, in this way.
+    /// The answer is awaited only in order to close, in this way, what the neighbour then holds.
     Abandoned(Closing),
     /// In use.
     Open,
-    /// Closed here; the far side is not yet.
+    /// Closed by this host; not yet by the far side.
     Closing,
 }
 
 /// This host's end of one channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Channel {
-    /// Our port.
+    /// This host's port.
     pub port: PortId,
     /// The cable's epoch when the channel was made.
     pub epoch: Epoch,
-    /// The neighbour's name for it, as soon as it is known.
+    /// The neighbour's id of the channel, once it is known.
     pub peer: Option<ChannelId>,
-    /// State.
+    /// The state.
     pub state: State,
-    /// How it is closed if the neighbour's answer comes too late.
+    /// How to close the channel if the neighbour's answer comes too late.
     late: Closing,
     far_closed: bool,
 }
 
-/// What happened to a channel.
+/// An event of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The neighbour made it.
+    /// The neighbour made the channel.
     Opened {
-        /// Where we may write.
+        /// Where this host may write.
         segment: SegmentRange,
         /// Mark key of the ring there.
         key: u64,
-        /// Units of the stream that have arrived at the far end.
+        /// Stream offset that has arrived at the far end.
         arrived: u64,
         /// Hosts that pump between here and the far end.
         pumps: u8,
     },
-    /// It will not be.
+    /// The neighbour refused, or did not answer in time.
     Failed(Refusal),
     /// The neighbour closed its end.
     FarClosed(Closing),
-    /// Its cable is down, or the neighbour's next one; it may be that the far end has not heard that it was closed.
+    /// The channel's cable is down, or the next cable on the path; the far end may not know that the channel was closed.
     Lost,
-    /// It is gone; nobody writes into its memory any more.
+    /// The channel is removed; no host writes into its memory any more.
     Freed(Channel),
 }
 
-/// What a neighbour said about a channel that contradicts what was before.
+/// A neighbour's message about a channel contradicts the channel's state.
 #[derive(Debug, thiserror::Error, Clone, Copy, PartialEq, Eq)]
 #[error("neighbour speaks of channel {0}, which is not in a state for that")]
 pub struct Contradiction(pub ChannelId);
@@ -96,13 +96,13 @@ impl Channels {
         self.all.get(&channel)
     }
 
-    /// A channel that a neighbour may speak of: on the port that it speaks by.
+    /// A channel that a message of the neighbour at `port` may name: one on that port.
     pub fn on_port(&self, port: PortId, channel: ChannelId) -> Result<&Channel, Contradiction> {
         self.all.get(&channel).filter(|found| found.port == port).ok_or(Contradiction(channel))
     }
 
-    /// A channel that the neighbour at `port` is about to be asked for. The caller sends `Open`. No answer until
-    /// `deadline` means [`Event::Failed`]; one that comes `late` is closed in this way.
+    /// Makes a channel for which the neighbour at `port` will be asked; the caller sends `Open`. If no answer comes until
+    /// `deadline`, [`Event::Failed`] follows; an answer after that is followed by a close in the way `late`.
     pub fn dial(&mut self, port: PortId, epoch: Epoch, deadline: Duration, late: Closing) -> ChannelId {
         let channel = self.insert(port, epoch, None, State::Opening(deadline));
         if let Some(made) = self.all.get_mut(&channel) {
@@ -112,12 +112,12 @@ impl Channels {
         channel
     }
 
-    /// The neighbour at `port` asks for a channel, which it calls `peer`: [`Self::answer`] or [`Self::refuse`] follows.
+    /// The neighbour at `port` asks for a channel, whose id there is `peer`: the caller calls [`Self::answer`] or [`Self::refuse`].
     pub fn handle_open(&mut self, port: PortId, epoch: Epoch, peer: ChannelId) -> ChannelId {
         self.insert(port, epoch, Some(peer), State::Asked)
     }
 
-    /// The channel is there for the neighbour that asked: our memory for it, and how many hosts pump from here to the far end.
+    /// Answers the neighbour that asked: with this host's segment, and the number of hosts that pump from here to the far end.
     pub fn answer(
         &mut self,
         channel: ChannelId,
@@ -134,7 +134,7 @@ impl Channels {
         }
     }
 
-    /// The neighbour does not get the channel that it asked for.
+    /// Refuses the channel that the neighbour asked for.
     pub fn refuse(&mut self, channel: ChannelId, why: Refusal) {
         let asked = self.all.get(&channel).filter(|found| found.state == State::Asked);
         if let Some((port, Some(peer))) = asked.map(|asked| (asked.port, asked.peer)) {
@@ -143,7 +143,7 @@ impl Channels {
         }
     }
 
-    /// The neighbour made the channel that it was asked for.
+    /// The neighbour made the channel that this host asked for.
     pub fn handle_opened(
         &mut self,
         port: PortId,
@@ -167,7 +167,7 @@ impl Channels {
         Ok(())
     }
 
-    /// The neighbour will not make the channel that it was asked for.
+    /// The neighbour refuses the channel that this host asked for.
     pub fn handle_refused(
         &mut self,
         port: PortId,
@@ -207,8 +207,8 @@ impl Channels {
         Ok(())
     }
 
-    /// Tells the neighbour something of a channel in use, which bears the neighbour's name for it; `false` if it is not in
-    /// use.
+    /// Sends a message about an open channel to the neighbour; `message` gets the neighbour's id of the channel. `false`
+    /// if the channel is not open.
     pub fn tell(&mut self, channel: ChannelId, message: impl FnOnce(ChannelId) -> Control) -> bool {
         let found = self.all.get(&channel).filter(|found| found.state == State::Open);
         let Some((port, peer)) = found.and_then(|found| Some((found.port, found.peer?))) else {
@@ -218,12 +218,12 @@ impl Channels {
         true
     }
 
-    /// Tells the neighbour how much of a stream has arrived.
+    /// Tells the neighbour the stream offset that has arrived here.
     pub fn tell_arrived(&mut self, channel: ChannelId, units: u64) {
         self.tell(channel, |peer| Control::Arrived { channel: peer, units });
     }
 
-    /// Our end is closed; the neighbour is told. One that was only asked for is abandoned.
+    /// Closes this host's end and tells the neighbour. A channel that is still opening is abandoned.
     pub fn close(&mut self, channel: ChannelId, how: Closing) {
         let Some(found) = self.all.get_mut(&channel) else { return };
         match (found.state, found.peer) {
@@ -244,14 +244,14 @@ impl Channels {
         }
     }
 
-    /// Takes back a [`Self::handle_open`] that the caller refuses itself.
+    /// Removes a channel of [`Self::handle_open`] that the caller refuses itself.
     pub fn cancel(&mut self, channel: ChannelId) {
         if self.all.get(&channel).is_some_and(|found| found.state == State::Asked) {
             self.remove(channel);
         }
     }
 
-    /// The cable at `port` is down: its channels are gone.
+    /// The cable at `port` is down: removes its channels.
     pub fn handle_link_down(&mut self, port: PortId) {
         let lost: Vec<ChannelId> =
             self.all.iter().filter(|(_, found)| found.port == port).map(|(channel, _)| *channel).collect();
@@ -269,7 +269,7 @@ impl Channels {
         }
     }
 
-    /// Channels whose time is over.
+    /// Fails the channels whose deadline has passed.
     pub fn handle_time(&mut self, now: Duration) {
         while let Some(&(until, channel)) = self.deadlines.first().filter(|(until, _)| *until <= now) {
             self.deadlines.remove(&(until, channel));
@@ -280,22 +280,22 @@ impl Channels {
         }
     }
 
-    /// What happened next to a channel, for whom it belongs to.
+    /// The next event of a channel, for the caller to find the owner.
     pub fn poll_event(&mut self) -> Option<(ChannelId, Event)> {
         self.events.pop_front()
     }
 
-    /// What shall be sent next.
+    /// The next message to send.
     pub fn poll_message(&mut self) -> Option<(PortId, Control)> {
         self.messages.pop_front()
     }
 
-    /// When [`Self::handle_time`] shall be called next.
+    /// When [`Self::handle_time`] must be called next.
     pub fn poll_deadline(&self) -> Option<Duration> {
         self.deadlines.first().map(|(until, _)| *until)
     }
 
-    /// How many there are.
+    /// Number of channels.
     pub fn count(&self) -> usize {
         self.all.len()
     }

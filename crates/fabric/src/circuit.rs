@@ -1,4 +1,4 @@
-//! The circuits of this host: ends that programs here hold, and circuits that only pass through.
+//! The circuits of this host: ends that programs of this host hold, and circuits that only pass through.
 //!
 //! ```text
 //!            dial                       handle_open
@@ -27,8 +27,8 @@ use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 impl Circuits {
-    /// Makes an end towards another host. The caller sends `Open` with the channel that comes back. No answer until
-    /// `deadline` means [`Output::Failed`].
+    /// Makes an end of a circuit to another host. The caller sends `Open` with the returned channel. If no answer comes
+    /// until `deadline`, [`Output::Failed`] follows.
     pub fn dial(
         &mut self,
         tuple: Tuple,
@@ -56,23 +56,23 @@ impl Circuits {
         Some((channel, self.ends.get(&circuit)?.generation))
     }
 
-    /// Gives the stream of an end that is opening another secret: its first `Open` may have come to the far side, where
-    /// the old one is taken then.
+    /// Gives the stream of an end that is opening another secret: its first `Open` may have reached the far side, which
+    /// would refuse the old secret as in use.
     pub fn rename(&mut self, circuit: CircuitId, stream: u64) {
         if let Some(end) = self.ends.get_mut(&circuit).filter(|end| end.state == State::Opening) {
             end.stream = stream;
         }
     }
 
-    /// Nothing is tried any more for an end that is opening.
+    /// Makes no further try for an end that is opening.
     pub fn give_up(&mut self, circuit: CircuitId) {
         if self.ends.get(&circuit).is_some_and(|end| end.state == State::Opening) {
             self.remove(circuit);
         }
     }
 
-    /// Makes both ends of a connection inside this host: the client's is open, the server's is pending. How many a
-    /// program may have is for the caller to say.
+    /// Makes both ends of a connection inside this host: the client's is open, the server's is pending. The caller checks
+    /// how many a program may have.
     pub fn local(&mut self, tuple: Tuple, scope: Scope) -> (CircuitId, CircuitId) {
         let client = CircuitId(self.last + 1);
         let server = CircuitId(self.last + 2);
@@ -81,8 +81,8 @@ impl Circuits {
         (client, server)
     }
 
-    /// Another host asks for a circuit to a program here, by the channel that the neighbour calls `peer`. On success
-    /// [`Self::answer`] follows, else the caller refuses.
+    /// Another host asks for a circuit to a program here, by the channel whose id at the neighbour is `peer`. On success
+    /// the caller calls [`Self::answer`], else it refuses.
     pub fn handle_open(
         &mut self,
         tuple: Tuple,
@@ -105,12 +105,12 @@ impl Circuits {
         Ok((circuit, channel))
     }
 
-    /// The channel that was asked for is there: our memory for it, and what of the stream has arrived here.
+    /// Answers for the requested channel: with this host's segment, and the stream offset that has arrived here.
     pub fn answer(&mut self, channel: ChannelId, segment: SegmentRange, key: u64, arrived: u64) {
         self.channels.answer(channel, (segment, key), arrived, 0);
     }
 
-    /// What the neighbour at `port` says of a channel; of other messages nothing is known here.
+    /// Handles a message of the neighbour at `port` about a channel; other messages are not for this module.
     pub fn handle_message(&mut self, port: PortId, message: Control) -> Result<(), Contradiction> {
         match message {
             Control::Opened { channel, peer, segment, key, arrived, pumps } => {
@@ -126,7 +126,7 @@ impl Circuits {
         }
     }
 
-    /// A program accepted the connection: its end is open from now on; `false` if it was not pending.
+    /// A program accepted the connection: opens its end; `false` if it was not pending.
     pub fn accept(&mut self, circuit: CircuitId) -> bool {
         let Some(end) = self.ends.get_mut(&circuit).filter(|end| end.state == State::Pending) else {
             return false;
@@ -151,14 +151,14 @@ impl Circuits {
         }
     }
 
-    /// The time is `now`; what was due until then happens.
+    /// Sets the time, and does what is due.
     pub fn handle_time(&mut self, now: Duration) {
         self.now = now;
         self.channels.handle_time(now);
         self.look_at_moving();
     }
 
-    /// What shall be done next, in this order.
+    /// The next action; the caller executes them in this order.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.drain_events();
         if let Some(output) = self.outputs.pop_front() {
@@ -168,7 +168,7 @@ impl Circuits {
         Some(Output::Send { port, message })
     }
 
-    /// When [`Self::handle_time`] shall be called next.
+    /// When [`Self::handle_time`] must be called next.
     pub fn poll_deadline(&self) -> Option<Duration> {
         let look = self.looks.first().map(|(at, _)| *at);
         [self.channels.poll_deadline(), look].into_iter().flatten().min()
@@ -254,7 +254,7 @@ impl Circuits {
         circuit
     }
 
-    /// A channel for an end, which is asked for next.
+    /// Makes a channel for an end, for which the caller then asks the neighbour.
     fn lead(&mut self, circuit: CircuitId, path: Path, deadline: Duration) -> ChannelId {
         let moving = self.ends.get(&circuit).is_some_and(|end| end.moving.is_some());
         let late = if moving { Closing::Lost } else { Closing::Abort };
@@ -267,8 +267,8 @@ impl Circuits {
         channel
     }
 
-    /// Whether an end here has the stream. A host between that stood still may bring an `Open` when the opener has long
-    /// had the stream by another way: it must not take the place of the end that is in use.
+    /// Whether an end here has the stream. A host between that was stopped may deliver an `Open` long after the opener
+    /// got the stream over another path: it must not replace the end that is in use.
     fn is_in_use(&self, stream: u64) -> bool {
         let known = self.by_stream.get(&stream).and_then(|known| self.ends.get(known));
         known.is_some_and(|end| !matches!(end.state, State::Closing(_)))

@@ -1,5 +1,5 @@
-//! Whether the socket that a circuit was announced with became the connection: the accepting side asks, the connecting
-//! side's daemon asks its kernel and answers. Hosts between pass both on.
+//! Proof that a connection is that of the socket with which a circuit was announced: the accepting side asks, the
+//! connecting side's daemon asks its kernel and answers. Hosts between forward both messages.
 
 use crate::channel::{self, Contradiction};
 use crate::end::{End, Role};
@@ -8,7 +8,7 @@ use crate::table::{BEFORE, BEHIND, Circuits, Owner};
 use crosslane_wire::control::Control;
 use crosslane_wire::{ChannelId, CircuitId, PortId};
 
-/// What a neighbour says of the socket behind a circuit.
+/// A neighbour's message about the socket of a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
     /// The accepting side asks.
@@ -18,14 +18,14 @@ pub(crate) enum Claim {
 }
 
 impl Circuits {
-    /// Asks the connecting side of an end whether its socket became the connection; the channel that was asked by.
-    /// [`Output::Proven`] follows. `None` while there is no channel.
+    /// Asks the connecting side of an end whether the connection is that of its socket; returns the channel that was
+    /// used. [`Output::Proven`] follows. `None` while the end has no channel.
     pub fn ask_for_proof(&mut self, circuit: CircuitId) -> Option<ChannelId> {
         let channel = self.ends.get(&circuit).and_then(End::channel)?;
         self.channels.tell(channel, |peer| Control::Prove { channel: peer }).then_some(channel)
     }
 
-    /// Answers an [`Output::Prove`], or says it unasked.
+    /// Answers an [`Output::Prove`], or sends the same without it.
     pub fn tell_proof(&mut self, circuit: CircuitId, is_so: bool) {
         if let Some(channel) = self.ends.get(&circuit).and_then(End::channel) {
             self.channels.tell(channel, |peer| Control::Proven { channel: peer, is_so });
@@ -39,7 +39,7 @@ impl Circuits {
         claim: Claim,
     ) -> Result<(), Contradiction> {
         if self.channels.on_port(port, channel)?.state == channel::State::Closing {
-            // It crossed our `Closed`.
+            // The message crossed this host's `Closed`.
             return Ok(());
         }
         let role = if claim == Claim::Asked { Role::Client } else { Role::Server };

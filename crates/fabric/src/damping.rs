@@ -1,17 +1,17 @@
-//! A cable that comes and goes is not trusted at once: each loss shortly after the one before doubles the time that it
-//! must stay up before anything is led over it, unless there is no other way to the host behind it. So a flapping cable
-//! costs streams two moves, not a hundred a second, and its link states do not flood the network.
+//! Damping of a flapping cable: each loss shortly after the one before doubles the time that the cable must stay up
+//! before any path uses it, unless it is the only path to the host behind it. So a flapping cable costs streams two
+//! moves, not a hundred a second, and its link states do not flood the network.
 
 use std::time::Duration;
 
-/// Losses farther apart than this have nothing to do with each other.
+/// Losses farther apart than this do not count together.
 const FORGET: Duration = Duration::from_secs(10);
 /// How long a cable must stay up after the second loss.
 const HOLD_MIN: Duration = Duration::from_millis(50);
-/// The longest that it must.
+/// The longest such time.
 const HOLD_MAX: Duration = Duration::from_secs(1);
 
-/// What is remembered of a cable's losses.
+/// What is remembered about a cable's losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Damping {
     losses: u32,
@@ -28,7 +28,7 @@ impl Damping {
         self.last = now;
     }
 
-    /// How long the cable that is up now must stay so before it is used.
+    /// How long the cable that is up now must stay up before it is used.
     pub fn hold(&self) -> Duration {
         match self.losses.checked_sub(2) {
             None => Duration::ZERO,

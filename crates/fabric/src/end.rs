@@ -1,4 +1,4 @@
-//! One end of a circuit, as its host keeps it.
+//! One end of a circuit, as its host knows it.
 
 use crosslane_wire::control::Closing;
 use crosslane_wire::{ChannelId, CircuitId, HostId, Tuple};
@@ -7,18 +7,18 @@ use std::time::Duration;
 /// Which side of the connection an end is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// It called `connect`.
+    /// The end called `connect`.
     Client,
-    /// It called `listen`.
+    /// The end called `listen`.
     Server,
 }
 
-/// Why an end died under its program.
+/// Why an end died while its program held it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
-    /// The cable is down or in a new epoch, and there was no other way in time.
+    /// The cable is down or in a new epoch, and no other path was found in time.
     Cable,
-    /// The far end was broken off.
+    /// The far end was aborted.
     Abort,
     /// The far daemon shuts down.
     Shutdown,
@@ -31,11 +31,11 @@ pub enum Death {
 pub enum Far {
     /// On this host: the other end's id.
     Here(CircuitId),
-    /// On another.
+    /// On another host.
     Host {
-        /// Which.
+        /// The host.
         host: HostId,
-        /// The channel that leads there, if there is one now.
+        /// The channel that leads to the host, if there is one now.
         channel: Option<ChannelId>,
     },
 }
@@ -43,63 +43,63 @@ pub enum Far {
 /// State of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Asked for.
+    /// Requested from the neighbour.
     Opening,
     /// Made for a connection that no program has accepted yet.
     Pending,
     /// In use by a program.
     Open,
-    /// Closed here in this way; the far side is not yet, or has not heard of it.
+    /// Closed here in this way; the far side is not closed yet, or does not know.
     Closing(Closing),
 }
 
-/// Where a connection's addresses mean what they say: a network namespace of this host, 0 for the daemon's own. What
-/// comes by cable is always of the daemon's own.
+/// The scope of a connection's addresses: a network namespace of this host, 0 for the daemon's own. Connections over a
+/// cable are always in the daemon's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scope(pub u64);
 
 /// The search for another circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moving {
-    /// When it is given up.
+    /// When the search is given up.
     pub until: Duration,
-    /// When the connecting side tries again; `None` while a try is under way, and on the other side.
+    /// When the connecting side tries again; `None` during a try, and on the accepting side.
     pub retry: Option<Duration>,
 }
 
 impl Moving {
-    /// When it is looked at.
+    /// The times at which the search needs attention.
     pub(crate) fn looks(self) -> impl Iterator<Item = Duration> {
         [Some(self.until), self.retry].into_iter().flatten()
     }
 }
 
-/// One end.
+/// One end of a circuit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// The connection.
+    /// Addresses and ports of the connection.
     pub tuple: Tuple,
-    /// Where its addresses are meant.
+    /// The scope of these addresses.
     pub scope: Scope,
-    /// Which side of it.
+    /// Which side of the connection.
     pub role: Role,
     /// The other end.
     pub far: Far,
-    /// A secret of the two ends, by which the stream is known again on another circuit; 0 inside a host.
+    /// A secret of the two ends, by which the stream is found again when it moves to another circuit; 0 inside a host.
     pub stream: u64,
     /// Cables of the circuit.
     pub hops: u8,
-    /// Hosts between that pump; 0 until the circuit is there.
+    /// Hosts between that pump; 0 until the circuit exists.
     pub pumps: u8,
-    /// State.
+    /// The state.
     pub state: State,
     /// Whether the far side has closed.
     pub far_closed: bool,
-    /// Why it died, if it did.
+    /// Why the end died, if it did.
     pub death: Option<Death>,
-    /// Number of the newest circuit of the stream that was tried; the first is 0.
+    /// Number of the newest circuit that was tried for the stream; the first is 0.
     pub generation: u32,
-    /// Its circuit is lost, another is sought.
+    /// The search for another circuit, if the end's circuit is lost.
     pub moving: Option<Moving>,
 }
 
@@ -112,7 +112,7 @@ impl End {
         }
     }
 
-    /// Under which host the end counts; 0 for this host itself.
+    /// The host under which the end counts; 0 for this host itself.
     pub fn far_host(&self) -> HostId {
         match self.far {
             Far::Here(_) => HostId(0),
@@ -126,7 +126,7 @@ impl End {
         }
     }
 
-    /// The end has no channel from now on; the one that it had.
+    /// Removes the end's channel and returns it.
     pub(crate) fn take_channel(&mut self) -> Option<ChannelId> {
         match &mut self.far {
             Far::Host { channel, .. } => channel.take(),

@@ -1,4 +1,4 @@
-//! How ends of circuits end: closed here, closed or broken off there, dead, and at last gone.
+//! How ends of circuits end: closed here, closed or aborted at the far end, dead, and finally removed.
 
 use crate::circuit::{Circuits, Output};
 use crate::end::{Death, Far, State};
@@ -7,7 +7,7 @@ use crosslane_wire::{ChannelId, CircuitId};
 use std::collections::hash_map::Entry;
 
 impl Circuits {
-    /// The end is closed on this side: by its program, or because its program is gone (`abort`). Tells the far side.
+    /// Closes the end on this side: by its program, or because its program has died (`abort`). Tells the far side.
     pub fn close(&mut self, circuit: CircuitId, abort: bool) {
         let Some(end) = self.ends.get_mut(&circuit) else { return };
         match end.state {
@@ -26,7 +26,7 @@ impl Circuits {
         }
     }
 
-    /// The channel that was just opened for an end is lost before anybody used it: as if it had not been opened.
+    /// The channel that was just opened for an end is lost before use: treats it as never opened.
     pub fn unopen(&mut self, circuit: CircuitId) {
         let Some(end) = self.ends.get_mut(&circuit).filter(|end| end.state == State::Open) else { return };
         end.state = State::Opening;
@@ -35,14 +35,14 @@ impl Circuits {
         self.fail(circuit, channel);
     }
 
-    /// What an end asked for is not to be had by this channel.
+    /// The circuit that an end requested cannot be made over this channel.
     fn fail(&mut self, circuit: CircuitId, channel: Option<ChannelId>) {
         let channel = channel.unwrap_or_default();
         self.outputs.push_back(Output::Failed { circuit, channel, why: Refusal::NoRoute });
     }
 
-    /// An end that was closed before it moved, or while it did, has a circuit to say so; `broken`: not all that it sent
-    /// can be had again.
+    /// An end that was closed before or during its move has a circuit, by which it can tell the far side; `broken`: a
+    /// part of what it sent cannot be sent again.
     pub fn finish(&mut self, circuit: CircuitId, broken: bool) {
         let end = self.ends.get(&circuit);
         if let Some((State::Closing(how), Some(channel))) = end.map(|end| (end.state, end.channel())) {
@@ -50,11 +50,11 @@ impl Circuits {
         }
     }
 
-    /// The end's ring broke the protocol, or its neighbour did: both sides get an error.
+    /// The end's ring or its neighbour broke the protocol: both sides get an error.
     pub fn kill(&mut self, circuit: CircuitId, death: Death) {
         let Some(end) = self.ends.get_mut(&circuit) else { return };
         let (state, channel) = (end.state, end.take_channel());
-        // One that is only asked for may be had by another way.
+        // An end that is only opening may still get a circuit over another path.
         end.far_closed |= state != State::Opening;
         self.leave_channel(channel, Closing::Abort);
         match state {
@@ -75,7 +75,7 @@ impl Circuits {
                     self.remove(circuit);
                 }
             }
-            // What it sent counts: the far end must be able to have it, and to hear of the end.
+            // The bytes that it sent count: the far end must be able to get them, and to learn of the close.
             _ if moving => {}
             Far::Host { channel: Some(channel), .. } => self.channels.close(channel, how),
             Far::Host { channel: None, .. } => self.remove(circuit),
@@ -117,7 +117,7 @@ impl Circuits {
         }
     }
 
-    /// The channel serves its end no longer.
+    /// The channel does not serve its end any more.
     pub(crate) fn leave_channel(&mut self, channel: Option<ChannelId>, how: Closing) {
         if let Some(channel) = channel {
             self.owners.remove(&channel);

@@ -1,9 +1,9 @@
-//! Who is where: cable set-up, neighbours, link states, routes, circuits. Pure protocol.
+//! The network's protocol state machines: cable set-up, neighbours, link states, routes, circuits. Pure.
 //!
-//! Nothing here has a clock, a thread, a socket or randomness: what happened is told by `handle_*`, what shall be done
-//! is asked by `poll_*`, and time and random keys are arguments. The same code runs in the daemon and in tests with
-//! hundreds of hosts. [`setup`] brings one cable up, [`damping`] says when it is trusted, [`links`] spreads who is
-//! joined to whom, [`route`] finds ways, [`circuit`] keeps the ends of circuits.
+//! Nothing here has a clock, a thread, a socket or randomness: the caller reports events by `handle_*`, fetches actions
+//! by `poll_*`, and passes time and random keys as arguments. The same code runs in the daemon and in tests with hundreds
+//! of hosts. [`setup`] brings one cable up, [`damping`] says when it is trusted, [`links`] floods link states, [`route`]
+//! computes paths, [`circuit`] keeps the ends of circuits.
 #![forbid(unsafe_code)]
 
 pub mod channel;
@@ -27,7 +27,7 @@ pub use setup::CableSetup;
 
 use crosslane_wire::HostId;
 
-/// Largest host id, the last part of an IPv4 address, where nobody says otherwise ([`Links::allow_hosts`]).
+/// Largest host id, the last part of an IPv4 address, unless the configuration allows more ([`Links::allow_hosts`]).
 pub const HOST_MAX: u16 = 254;
 
 /// Whether `host` is an id that a host may have.

@@ -1,19 +1,19 @@
-//! Who is joined to whom: numbered link-state records, flooded from neighbour to neighbour.
+//! Link states: numbered records of each host's links, flooded from neighbour to neighbour.
 //!
 //! ```text
-//!   cable up/down ---> own record, sequence + 1 ---> owed to every port
-//!   record arrives --+- newer than ours ----> kept, owed to every other port
-//!                    +- older than ours ----> ours is owed to that port
-//!                    +- equal --------------> nothing
-//!                    +- about us, not ours -> our incarnation goes above it; again and again: two hosts of our id
+//!   cable up/down ---> own record, sequence + 1 ---> queued for every port
+//!   record arrives --+- newer than the known ----> kept, queued for every other port
+//!                    +- older than the known ----> the known one is queued for that port
+//!                    +- equal -------------------> nothing
+//!                    +- of this host, but not made by it -> own incarnation goes above it; repeatedly: a duplicate id
 //! ```
-//! What is owed to a port is a set of origins, not a queue: however slow a channel is, it is never more than one
-//! record for each host. `order` says which record is newer. One that may have crossed ours on the cable is owed to its own port,
-//! too, since "newer" is no order where somebody forges.
+//! The queue of a port is a set of origins: however slow a channel is, it never has more than one record for each host.
+//! `order` decides which record is newer. A record that may have crossed the known one on the cable is queued for its own
+//! port too, since "newer" is not transitive if a host forges records.
 //!
-//! A neighbour may lie about others. So records are taken at a bounded rate (`pace`), an origin can always go above what
-//! was forged in its name, each renews its record every [`RENEW`], and one that is older than [`LIFE`] is forgotten. Where
-//! there are keys (`trust`), records are signed by their origins, and others are not believed.
+//! A neighbour may forge records of others. So records are accepted at a limited rate (`pace`), an origin can always go
+//! above records forged in its name, each host renews its record every [`RENEW`], and a record older than [`LIFE`] is
+//! dropped. If there are keys (`trust`), origins sign their records, and unsigned ones are refused.
 
 mod order;
 mod pace;
@@ -36,28 +36,28 @@ use upkeep::{LOOK, RETORTS};
 
 /// Most records in one message.
 pub const BATCH: usize = 32;
-/// How often a host makes its record anew though nothing has changed.
+/// How often a host makes a new record although nothing has changed.
 pub const RENEW: Duration = Duration::from_secs(600);
-/// How old a record becomes before it is forgotten: a host that is out of reach does not renew it.
+/// Age at which a record is dropped: a host that is out of reach does not renew its record.
 pub const LIFE: Duration = Duration::from_secs(1800);
-/// What a neighbour sent that it must not.
+/// Why a neighbour's message of records is refused.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum LinksError {
     /// A host id out of range, or a host that is its own neighbour.
     #[error("link state of host {0} names a host that cannot be")]
     Host(HostId),
-    /// Links that are not in the order of their hosts' ids, each once.
+    /// Neighbours that are not in ascending order of ids, each once.
     #[error("link state of host {0} has its links out of order, or one twice")]
     Order(HostId),
-    /// More links than a host can have.
+    /// More links than a host may have.
     #[error("link state of host {0} has {1} links")]
     Links(HostId, usize),
-    /// More records than a message may hold.
+    /// More records than one message may have.
     #[error("message with {0} link states")]
     Records(usize),
 }
 
-/// A record, and since when we have it.
+/// A record, and when it arrived here.
 #[derive(Debug)]
 struct Held {
     record: LinkState,
@@ -65,58 +65,58 @@ struct Held {
 }
 
 impl Held {
-    /// How old the record is by now, s.
+    /// The record's present age, s.
     fn age(&self, now: Duration) -> u16 {
         let held = now.saturating_sub(self.since).as_secs();
         u16::try_from(u64::from(self.record.age).saturating_add(held)).unwrap_or(u16::MAX)
     }
 }
 
-/// What follows from the link states.
+/// Results computed from the link states.
 #[derive(Debug)]
 struct Found {
     graph: Graph,
-    /// Those that begin with a port that leads on.
+    /// The paths that begin with an onward port.
     ways: Ways,
-    /// Those that begin with any port, if not all lead on.
+    /// The paths that begin with any port, if not all are onward ports.
     all: Option<Ways>,
 }
 
-/// What one host knows of the network.
+/// The link states that one host knows.
 #[derive(Debug)]
 pub struct Links {
     me: HostId,
     ports: BTreeMap<PortId, HostId>,
     states: BTreeMap<HostId, Held>,
     owed: BTreeMap<PortId, BTreeSet<HostId>>,
-    /// Of whom we have told a port's neighbour since we heard of them there: what comes next may have crossed that.
+    /// Per port: origins of which this host has sent a record there since it last received one: the next one may have crossed it.
     sent: BTreeMap<PortId, BTreeSet<HostId>>,
     intakes: BTreeMap<PortId, Intake>,
     keys: Box<dyn Keys>,
     refused: AllRefused,
-    /// Found when they are asked for: many records come at once.
+    /// Computed on demand, since many records arrive at once.
     found: OnceCell<Found>,
-    /// The ways as somebody was told of them last, if links have changed since then.
+    /// The paths at the last [`Self::poll_changed`], if links have changed since then.
     told: Option<Ways>,
     retorts: Budget,
-    /// The incarnation to go above as soon as we may.
+    /// The incarnation above which this host must go as soon as its budget allows.
     above: Option<u64>,
-    /// When somebody spread more records in our name than we may go above.
+    /// When more records in this host's name arrived than its budget allows to go above.
     duplicate_seen_at: Option<Duration>,
     reborn: BTreeSet<HostId>,
-    /// The ports that ways may begin with; `None`: all.
+    /// The ports at which paths may begin; `None`: all.
     onward: Option<BTreeSet<PortId>>,
     highest: u16,
     now: Duration,
-    /// When something is to be done.
+    /// When [`Self::handle_time`] has something to do.
     due: Duration,
     look_at: Duration,
     renew_at: Duration,
 }
 
 impl Links {
-    /// A host without cables. `incarnation` must be greater than those of the host's earlier lives (wall clock above
-    /// random bits); if it is not, the host goes above them when it hears of them.
+    /// A host without cables. `incarnation` should be greater than those of the host's earlier lives (wall clock above
+    /// random bits); if it is not, the host goes above them when it receives one of their records.
     pub fn new(me: HostId, incarnation: u64) -> Self {
         let record =
             LinkState { origin: me, incarnation, sequence: 1, neighbours: vec![], age: 0, seal: None };
@@ -145,7 +145,7 @@ impl Links {
         }
     }
 
-    /// Signs and checks with these keys from now on. What is known and not good by them is forgotten.
+    /// From now on signs and checks records with these keys. Drops known records that do not pass the check.
     pub fn use_keys(&mut self, keys: Box<dyn Keys>) {
         self.keys = keys;
         self.refused.clear();
@@ -155,12 +155,12 @@ impl Links {
         self.renew();
     }
 
-    /// Hosts may have ids up to `highest`, which is all that bounds what we remember of a neighbour's stories.
+    /// Allows host ids up to `highest`: the only limit on how many hosts a neighbour can make this one remember.
     pub fn allow_hosts(&mut self, highest: u16) {
         self.highest = highest;
     }
 
-    /// All ways begin with one of these ports: traffic goes one way round, as in the ring study.
+    /// All paths begin at one of these ports: traffic goes round in one direction, as in the ring study.
     pub fn go_one_way(&mut self, onward: impl IntoIterator<Item = PortId>) {
         self.onward = Some(onward.into_iter().collect());
         self.forget_ways();
@@ -184,7 +184,7 @@ impl Links {
         }
     }
 
-    /// Records came by a cable. On an error none of them was taken.
+    /// Records arrived on a cable. After an error none of them was taken.
     pub fn handle_link_states(&mut self, port: PortId, records: Vec<LinkState>) -> Result<(), LinksError> {
         if records.len() > BATCH {
             return Err(LinksError::Records(records.len()));
@@ -196,7 +196,7 @@ impl Links {
         Ok(())
     }
 
-    /// Records that shall be sent by `port` now, if any. Ask only when the channel has room.
+    /// Records to send to `port` now, if any. Call this only while the channel has room.
     pub fn poll_output(&mut self, port: PortId) -> Option<Vec<LinkState>> {
         let owed = self.owed.get_mut(&port)?;
         let mut records = Vec::with_capacity(owed.len().min(BATCH));
@@ -213,54 +213,53 @@ impl Links {
         (!records.is_empty()).then_some(records)
     }
 
-    /// Whether anything is owed to `port`.
+    /// Whether records are queued for `port`.
     pub fn owes(&self, port: PortId) -> bool {
         self.owed.get(&port).is_some_and(|owed| !owed.is_empty())
     }
 
-    /// Whether links have changed since [`Self::poll_changed`] was asked last, so that it may be worth asking.
+    /// Whether links have changed since the last [`Self::poll_changed`], so that another call may be worth it.
     pub fn may_have_changed(&self) -> bool {
         self.told.is_some()
     }
 
-    /// Whether the reachable hosts or ways changed since this was asked last.
+    /// Whether the reachable hosts or the paths have changed since the last call.
     pub fn poll_changed(&mut self) -> bool {
         self.told.take().is_some_and(|told| told != self.found().ways)
     }
 
-    /// Whether another host in the network has our id, or somebody forges records in our name.
+    /// Whether another host in the network has this host's id, or a host forges records in its name.
     pub fn has_duplicate(&self) -> bool {
         self.duplicate_seen_at.is_some()
     }
 
-    /// Records that were not believed since the keys were given, by origin.
+    /// Records that were refused since the keys were given, by origin.
     pub fn refused(&self) -> &AllRefused {
         &self.refused
     }
 
-    /// Whether what we know of `host` was signed by it, as far as anybody looked.
+    /// Whether the known record of `host` was signed by it, as far as it was checked.
     pub fn is_signed(&self, host: HostId) -> bool {
         self.states.get(&host).is_some_and(|held| held.record.seal.is_some())
     }
 
-    /// The shortest way to `host`; none to ourselves.
+    /// The shortest path to `host`; none to this host.
     pub fn next_hop(&self, host: HostId) -> Option<Way> {
         self.ways(host).first().copied()
     }
 
-    /// All ways to `host`, shortest first, at most one for each port.
+    /// All paths to `host`, shortest first, at most one for each port.
     pub fn ways(&self, host: HostId) -> &[Way] {
         self.found().ways.to(host)
     }
 
-    /// Whether there is a way to `host` that begins with `port`, also if no traffic of ours goes by it: what `host` sends
-    /// may come by this port.
+    /// Whether a path to `host` begins at `port`, even if this host sends no traffic on it: packets of `host` may arrive there.
     pub fn is_behind(&self, host: HostId, port: PortId) -> bool {
         let Found { ways, all, .. } = self.found();
         all.as_ref().unwrap_or(ways).to(host).iter().any(|way| way.port == port)
     }
 
-    /// All paths to `host`, shortest first, at most one for each port: its way, and the hosts behind the neighbour.
+    /// All paths to `host`, shortest first, at most one for each port: first port and length, and the hosts behind the neighbour.
     pub fn paths(&self, host: HostId) -> impl Iterator<Item = (Way, Vec<HostId>)> + '_ {
         self.ways(host).iter().filter_map(move |way| {
             let neighbour = *self.ports.get(&way.port)?;
@@ -268,8 +267,8 @@ impl Links {
         })
     }
 
-    /// Whether something that came over `hops` cables, the last of them `neighbour`'s, can come from `host`: the graph has
-    /// a way that is no longer and does not pass us.
+    /// Whether a message that came over `hops` cables, the last of them from `neighbour`, can be from `host`: the graph
+    /// has a path that is not longer and does not pass this host.
     pub fn can_come(&self, host: HostId, neighbour: HostId, hops: u8) -> bool {
         if host == neighbour || hops <= 1 {
             return host == neighbour && hops == 1;
@@ -282,46 +281,45 @@ impl Links {
         self.ports.iter().find(|(_, host)| **host == neighbour).map(|(port, _)| *port)
     }
 
-    /// The number of a host's life; 0 if nothing is known of it.
+    /// The incarnation of a host; 0 if no record of it is known.
     pub fn incarnation(&self, host: HostId) -> u64 {
         self.states.get(&host).map_or(0, |held| held.record.incarnation)
     }
 
-    /// How many hosts we know anything of, also out of reach; ourselves among them.
+    /// Number of hosts of which a record is known, also unreachable ones, including this host.
     pub fn known(&self) -> usize {
         self.states.len()
     }
 
-    /// The number of our own newest record: incarnation and sequence.
+    /// Incarnation and sequence of this host's newest record.
     pub fn own_number(&self) -> (u64, u64) {
         self.states.get(&self.me).map_or((0, 0), |held| (held.record.incarnation, held.record.sequence))
     }
 
-    /// Hosts that began a new life since this was asked last.
+    /// A host whose incarnation has changed since the last call.
     pub fn poll_new_life(&mut self) -> Option<HostId> {
         self.reborn.pop_first()
     }
 
-    /// The links among us and the hosts that can be reached, each once, the smaller id first: those that both hosts
-    /// declare.
+    /// The links among this host and the reachable hosts, each once, the smaller id first: those that both hosts declare.
     pub fn links(&self) -> Vec<(HostId, HostId)> {
         let Found { graph, ways, .. } = self.found();
         let reached = |host: &HostId| *host == self.me || !ways.to(*host).is_empty();
         graph.links().filter(|(one, other)| reached(one) && reached(other)).collect()
     }
 
-    /// Hosts that can be reached, ourselves not among them.
+    /// The reachable hosts, without this one.
     pub fn hosts(&self) -> impl Iterator<Item = (HostId, Way)> + '_ {
         let ways = &self.found().ways;
         ways.hosts().iter().copied().zip(ways.shortest())
     }
 
-    /// How many hosts can be reached: no way that passes none twice is longer, cables.
+    /// Number of reachable hosts: the longest path that passes no host twice, in cables.
     pub fn reach(&self) -> u8 {
         u8::try_from(self.found().ways.hosts().len()).unwrap_or(u8::MAX)
     }
 
-    /// A record came by a port: it is handled now or waits for its turn. What is known already costs nothing.
+    /// Handles a record from a port, or lets it wait for its turn. A record that is known already costs nothing.
     fn take_in(&mut self, port: PortId, record: LinkState) {
         if self.recency(&record) == Some(Recency::Same) {
             self.note_heard(port, record.origin);
@@ -336,7 +334,7 @@ impl Links {
         }
     }
 
-    /// How a record stands to what is known of its origin, if anything is.
+    /// How a record compares with the known one of its origin, if there is one.
     fn recency(&self, record: &LinkState) -> Option<Recency> {
         let known = self.states.get(&record.origin)?;
         Some(compare(record, &known.record, known.age(self.now)))
@@ -359,7 +357,7 @@ impl Links {
         }
     }
 
-    /// We heard of this origin there. Whether we had told the neighbour of it since we did so last.
+    /// A record of this origin arrived at `port`. Returns whether this host had sent one there since the last arrival.
     fn note_heard(&mut self, port: PortId, origin: HostId) -> bool {
         self.sent.get_mut(&port).is_some_and(|sent| sent.remove(&origin))
     }
@@ -367,7 +365,8 @@ impl Links {
     fn believe(&mut self, port: PortId, record: LinkState) {
         let origin = record.origin;
         if self.note_heard(port, origin) {
-            // It may have crossed ours. Of three records in a circle it may have taken one of ours for newer than this one by now.
+            // It may have crossed this host's. If three records are each newer than the next, the neighbour may now take
+            // an older one of this host for newer than this one.
             self.owe(port, origin);
         }
         let known = self.states.get(&origin).map(|held| &held.record);
@@ -396,7 +395,7 @@ impl Links {
         }
     }
 
-    /// Links have changed: ways are found again when they are asked for.
+    /// Links have changed: paths are computed again on demand.
     fn forget_ways(&mut self) {
         if let Some(found) = self.found.take() {
             self.told.get_or_insert(found.ways);

@@ -3,11 +3,11 @@
 //! ```text
 //!   lost --> Moving, Seek --> redial --> Opened: Resumed
 //!               |   ^            |
-//!               |   +- a moment -+ refused, no way
+//!               |   +- a pause --+ refused, no path
 //!               v
-//!            patience is over: Died
+//!            `patience` has passed: Died
 //! ```
-//! Only the connecting side seeks; the other waits for its `Open`, which it knows by the stream's secret.
+//! Only the connecting side seeks; the accepting side waits for its `Open`, which contains the stream's secret.
 
 use crate::channel::{self, Contradiction};
 use crate::circuit::{Circuits, Output, Owner, Path};
@@ -22,7 +22,7 @@ use std::time::Duration;
 const RETRY: Duration = Duration::from_millis(10);
 
 impl Circuits {
-    /// No path for an end that moves now: it is asked again in a moment.
+    /// There is no path for an end that moves now: [`Output::Seek`] follows again after a pause.
     pub fn no_way(&mut self, circuit: CircuitId) {
         let retry = Some(self.now + RETRY);
         if let Some(moving) = self.ends.get(&circuit).and_then(|end| end.moving) {
@@ -30,8 +30,8 @@ impl Circuits {
         }
     }
 
-    /// Takes up to `most` streams to ways that are shorter than theirs, though the circuits that they have still work;
-    /// whether there were so many. Only the connecting side of a stream does, and none where streams cannot move.
+    /// Moves up to `most` streams to paths that are shorter than theirs, although their circuits still work; returns
+    /// whether there were that many. Only the connecting side of a stream does this, and only where streams can move.
     pub fn shorten(&mut self, links: &Links, most: usize) -> bool {
         if self.limits.patience.is_zero() {
             return false;
@@ -51,13 +51,13 @@ impl Circuits {
         longer.len() == most
     }
 
-    /// Whether anything but streams with that neighbour itself goes through the cable at `port`.
+    /// Whether traffic other than streams with `neighbour` itself passes through the cable at `port`.
     pub fn is_passed_through(&self, port: PortId, neighbour: HostId) -> bool {
         self.owners.iter().any(|(channel, owner)| self.passes(*channel, *owner, port, neighbour))
     }
 
-    /// The neighbour at `port` passes nothing on any more, though the cable is up: what goes through it is lost.
-    /// Streams with the neighbour itself need no daemon, and go on.
+    /// The neighbour at `port` does not forward any more, although the cable is up: circuits through it are lost. Streams
+    /// with the neighbour itself need no daemon, and go on.
     pub fn handle_silence(&mut self, port: PortId, neighbour: HostId) {
         let through: Vec<(ChannelId, Owner)> = self
             .owners
@@ -84,7 +84,7 @@ impl Circuits {
             }
     }
 
-    /// The far side's daemon seeks another circuit for a stream. On success [`Circuits::answer`] follows.
+    /// The far side's daemon seeks another circuit for a stream. On success the caller calls [`Circuits::answer`].
     pub fn handle_resume(
         &mut self,
         tuple: &Tuple,
@@ -105,21 +105,21 @@ impl Circuits {
         let channel = self.channels.handle_open(path.port, path.epoch, peer);
         end.set_channel(channel);
         (end.generation, end.hops, end.pumps) = (resume.generation, path.hops, path.pumps);
-        // Until it is known what has arrived at the other side.
+        // Until the connecting side has reported how much has arrived there.
         self.begin_search(circuit);
         self.leave_channel(old, Closing::Lost);
         self.owners.insert(channel, Owner::End(circuit));
         Ok((circuit, channel))
     }
 
-    /// Tells the far side how much of the stream has arrived here.
+    /// Tells the far side the stream offset that has arrived here.
     pub fn tell_arrived(&mut self, circuit: CircuitId, units: u64) {
         if let Some(channel) = self.ends.get(&circuit).and_then(End::channel) {
             self.channels.tell_arrived(channel, units);
         }
     }
 
-    /// The neighbour says how much of a stream has arrived at the side that sought another circuit.
+    /// The neighbour reports the stream offset that has arrived at the side that sought another circuit.
     pub(crate) fn handle_arrived(
         &mut self,
         port: PortId,
@@ -127,7 +127,7 @@ impl Circuits {
         units: u64,
     ) -> Result<(), Contradiction> {
         if self.channels.on_port(port, channel)?.state == channel::State::Closing {
-            // It crossed our `Closed`.
+            // The message crossed this host's `Closed`.
             return Ok(());
         }
         match self.owners.get(&channel).copied() {
@@ -147,7 +147,7 @@ impl Circuits {
         Ok(())
     }
 
-    /// The circuit of a [`Self::handle_resume`] cannot be: the end waits for another try.
+    /// The circuit of a [`Self::handle_resume`] is not possible: the end waits for another try.
     pub fn unresume(&mut self, circuit: CircuitId) {
         self.begin_search(circuit);
         if let Some(channel) = self.ends.get_mut(&circuit).and_then(End::take_channel) {
@@ -156,7 +156,7 @@ impl Circuits {
         }
     }
 
-    /// The host began a new life: it knows nothing of its streams any more.
+    /// The host's daemon was restarted: it does not know its streams any more.
     pub fn handle_new_life(&mut self, host: HostId) {
         let moving = |(circuit, end): (&CircuitId, &End)| {
             (end.moving.is_some() && end.far_host() == host).then_some(*circuit)
@@ -178,7 +178,7 @@ impl Circuits {
         let channel = end.take_channel();
         self.leave_channel(channel, Closing::Lost);
         if far_closed {
-            // All that the far side sent is here, and nobody is there who could read what we send.
+            // All that the far side sent is here, and no far program is left to read what this end sends.
             if matches!(state, State::Closing(_)) {
                 self.remove(circuit);
             }
@@ -196,7 +196,7 @@ impl Circuits {
         self.search(circuit, Some(Moving { until, retry: None }));
     }
 
-    /// The end looks for another circuit in this way from now on, or no longer.
+    /// Sets the end's search for another circuit, or ends it.
     pub(crate) fn search(&mut self, circuit: CircuitId, moving: Option<Moving>) {
         let Some(end) = self.ends.get_mut(&circuit) else { return };
         let before = std::mem::replace(&mut end.moving, moving);
@@ -206,12 +206,12 @@ impl Circuits {
         self.looks.extend(moving.into_iter().flat_map(Moving::looks).map(|at| (at, circuit)));
     }
 
-    /// A try of an end that moves came to nothing: another follows, unless the far side knows nothing of the stream.
+    /// A try of an end that moves failed: another follows, unless the far side does not know the stream.
     pub fn try_failed(&mut self, circuit: CircuitId, why: Refusal) {
         if why == Refusal::Unknown { self.kill(circuit, Death::Abort) } else { self.no_way(circuit) }
     }
 
-    /// Ends whose patience is over, and those that try again.
+    /// Ends the search of ends whose patience has passed, and lets others try again.
     pub(crate) fn look_at_moving(&mut self) {
         while let Some(&(at, circuit)) = self.looks.first().filter(|(at, _)| *at <= self.now) {
             self.looks.remove(&(at, circuit));

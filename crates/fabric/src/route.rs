@@ -1,31 +1,30 @@
-//! Ways through the network: breadth-first over the links that both of their hosts declare.
+//! Paths through the network: breadth-first search over the links that both of their hosts declare.
 
 use crosslane_wire::control::MAX_HOPS;
 use crosslane_wire::{HostId, PortId};
 
-/// A way to a host.
+/// A path to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Way {
-    /// Cables on the way.
+    /// Cables on the path.
     pub hops: u8,
-    /// Our port that it begins with.
+    /// This host's port at which it begins.
     pub port: PortId,
 }
 
-/// Who is joined to whom: the links that both of their hosts declare.
+/// The graph of the links that both of their hosts declare.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
-    /// In the order of their ids; other fields name a host by its place here.
+    /// Hosts in ascending order of their ids; other fields refer to a host by its index here.
     hosts: Vec<HostId>,
-    /// The links of all hosts, those of each behind those of the one before.
+    /// Neighbours of all hosts, by index, concatenated in the order of `hosts`.
     links: Vec<usize>,
-    /// Where in `links` those of each host end.
+    /// Index in `links` at which each host's neighbours end.
     ends: Vec<usize>,
 }
 
 impl Graph {
-    /// From what each host declares, in the order of their ids, and from those that are here without having declared
-    /// anything yet.
+    /// The graph of what each host declares (in ascending order of ids), and of hosts that are here but have not declared any links yet.
     pub fn new(mut declared: Vec<(HostId, &[HostId])>, here: impl IntoIterator<Item = HostId>) -> Self {
         for host in here {
             if let Err(at) = declared.binary_search_by_key(&host, |(host, _)| *host) {
@@ -54,19 +53,20 @@ impl Graph {
         self.hosts.binary_search(&host).ok()
     }
 
-    /// The hosts that this one is joined to.
+    /// The neighbours of this host.
     fn of(&self, host: usize) -> &[usize] {
         let begin = host.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.links[begin..self.ends[host]]
     }
 
-    /// Cables from `me` to `host` by way of `neighbour` without passing `me` again.
+    /// Cables on the shortest path from `me` to `host` that begins with `neighbour` and does not pass `me` again.
     pub fn distance(&self, me: HostId, neighbour: HostId, host: HostId) -> Option<u8> {
         let hops = self.distances(me, self.place(neighbour)?);
         hops.get(self.place(host)?).copied().filter(|hops| *hops > 0)
     }
 
-    /// Cables from `me` to each host by way of `neighbour` without passing `me` again; 0 for those not reached.
+    /// Cables on the shortest paths from `me` to each host that begin with `neighbour` and do not pass `me` again; 0 for
+    /// hosts not reached.
     fn distances(&self, me: HostId, neighbour: usize) -> Vec<u8> {
         let mut hops = vec![0_u8; self.hosts.len()];
         hops[neighbour] = 1;
@@ -91,13 +91,13 @@ impl Graph {
     }
 }
 
-/// Where in the order of their ids hosts are, by id.
+/// Index of each host in ascending order of ids, by its id.
 struct Places(Vec<u16>);
 
 impl Places {
     const NOWHERE: u16 = u16::MAX;
 
-    /// Of hosts in the order of their ids.
+    /// The indexes of these hosts, which are in ascending order of ids.
     fn new(hosts: &[HostId]) -> Self {
         let mut places = vec![Self::NOWHERE; hosts.last().map_or(0, |last| usize::from(last.0) + 1)];
         for (place, host) in (0..).zip(hosts) {
@@ -114,19 +114,19 @@ impl Places {
     }
 }
 
-/// The ways to all hosts that can be reached.
+/// The paths to all reachable hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ways {
-    /// In the order of their ids.
+    /// In ascending order of ids.
     hosts: Vec<HostId>,
-    /// Those of all hosts, each's behind those of the one before, shortest first.
+    /// Paths of all hosts, concatenated in the order of `hosts`; those of one host shortest first.
     all: Vec<Way>,
-    /// Where in `all` those of each host end.
+    /// Index in `all` at which each host's paths end.
     ends: Vec<usize>,
 }
 
 impl Ways {
-    /// From `me`, at most one for each of our ports. In a ring there are two to every host: both ways round.
+    /// The paths from `me`, at most one for each port. In a ring there are two to every host: both ways round.
     pub fn new(me: HostId, ports: impl IntoIterator<Item = (PortId, HostId)>, graph: &Graph) -> Self {
         let by = |(port, neighbour)| Some((port, graph.distances(me, graph.place(neighbour)?)));
         let ports: Vec<(PortId, Vec<u8>)> = ports.into_iter().filter_map(by).collect();
@@ -144,17 +144,17 @@ impl Ways {
         ways
     }
 
-    /// The ways to a host, shortest first; none to `me`.
+    /// The paths to a host, shortest first; none to `me`.
     pub fn to(&self, host: HostId) -> &[Way] {
         self.hosts.binary_search(&host).map_or(&[], |place| self.at(place))
     }
 
-    /// All hosts that can be reached, in the order of their ids.
+    /// All reachable hosts, in ascending order of ids.
     pub fn hosts(&self) -> &[HostId] {
         &self.hosts
     }
 
-    /// The shortest way to each host, in the same order.
+    /// The shortest path to each host, in the same order.
     pub fn shortest(&self) -> impl Iterator<Item = Way> + '_ {
         (0..self.hosts.len()).map(|place| self.at(place)[0])
     }
@@ -165,8 +165,8 @@ impl Ways {
     }
 }
 
-/// The shortest way to `to` that begins with `neighbour` and does not pass `me` again: the hosts behind the neighbour,
-/// `to` the last; empty if the neighbour is it.
+/// The shortest path to `to` that begins with `neighbour` and does not pass `me` again: the hosts behind the neighbour,
+/// `to` last; empty if `to` is the neighbour.
 pub fn path(me: HostId, neighbour: HostId, to: HostId, graph: &Graph) -> Option<Vec<HostId>> {
     let (neighbour, mut here) = (graph.place(neighbour)?, graph.place(to)?);
     let hops = graph.distances(me, neighbour);

@@ -12,18 +12,17 @@
 //!     |     +------------> [Announced] with new words      v
 //!     +----------------------------------------------- [Refused] -- words changed --> [Announced]
 //! ```
-//! READY is believed only if it echoes the key that we wrote last, so words that lie in the scratchpads from an
-//! earlier life never bring a cable up.
+//! READY counts only if it echoes the key that this side wrote last, so stale words in the scratchpads never bring a cable up.
 
 use crate::host_ok;
 use crosslane_wire::scratchpad::{MAGIC, READY, Setup, WORDS};
 use crosslane_wire::{Epoch, HostId, PROTOCOL_VERSION};
 use std::collections::VecDeque;
 
-/// What shall be done.
+/// An action for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Put fresh memory behind the channels at the start of the window: the words that follow announce it.
+    /// Make new memory for the channels at the start of the window: the words that follow announce it.
     Prepare,
     /// Write this word into the peer's scratchpad.
     Write {
@@ -32,17 +31,17 @@ pub enum Output {
         /// The word.
         value: u32,
     },
-    /// Ring the peer's doorbell of set-up.
+    /// Ring the peer's set-up doorbell.
     Ring,
     /// The cable is up.
     Up(Agreement),
-    /// The cable was up and is not any more.
+    /// The cable was up and is down now.
     Down,
-    /// The cable will not come up; for people.
+    /// The cable will not come up; the text is for display.
     Refused(String),
 }
 
-/// What both sides of a cable agreed upon.
+/// What both sides of a cable have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreement {
     /// The host at the other end.
@@ -51,28 +50,28 @@ pub struct Agreement {
     pub epoch: Epoch,
     /// Bytes of the peer's inbound memory.
     pub peer_window: u64,
-    /// Key of what the peer writes.
+    /// Key of the marks that the peer writes.
     pub rx_key: u32,
-    /// Key of what we write.
+    /// Key of the marks that this side writes.
     pub tx_key: u32,
 }
 
-/// What state a cable is in.
+/// State of a cable's set-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// No link.
     Down,
-    /// We wrote our words and wait for the peer's.
+    /// This side wrote its words and waits for the peer's.
     Announced,
-    /// We read the peer's words and wait until it has read ours.
+    /// This side read the peer's words and waits until the peer has read its own.
     Ready,
     /// In use.
     Up(Agreement),
-    /// The two sides do not fit; for people.
+    /// The two sides do not match; the text is for display.
     Refused(String),
 }
 
-/// One side of one cable.
+/// One side of one cable's set-up.
 #[derive(Debug)]
 pub struct CableSetup {
     host: HostId,
@@ -85,23 +84,22 @@ pub struct CableSetup {
 }
 
 impl CableSetup {
-    /// A cable of `host`, whose inbound memory is `window` bytes. `epoch` is the last one that is known of.
+    /// A cable of `host`, whose inbound memory is `window` bytes. `epoch` is the last known epoch.
     pub fn new(host: HostId, window: u64, epoch: Epoch) -> Self {
         Self { host, window, state: State::Down, epoch, key: 0, seen: None, outputs: VecDeque::new() }
     }
 
-    /// The state.
+    /// The present state.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// The last epoch that was agreed upon; 0 if none was.
+    /// The last epoch that was agreed on; 0 if none.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// The link came up; `words` is what lies in the scratchpads already: the peer may have been faster. `key` is
-    /// random.
+    /// The link came up; `words` is the present content of the scratchpads: the peer may have been faster. `key` is random.
     pub fn handle_link_up(&mut self, words: [u32; WORDS], key: u32) {
         self.leave_up();
         self.announce(key);
@@ -115,8 +113,7 @@ impl CableSetup {
         self.state = State::Down;
     }
 
-    /// The scratchpads as they are now; asked for after each doorbell of set-up. `key` is random, used if set-up must
-    /// begin anew.
+    /// The scratchpads' present content; to be called after each set-up doorbell. `key` is random, used if set-up must start again.
     pub fn handle_words(&mut self, words: [u32; WORDS], key: u32) {
         if self.state == State::Down {
             return;
@@ -141,19 +138,19 @@ impl CableSetup {
         self.confirm(&setup);
     }
 
-    /// Takes our words back, so that the peer stops using the cable, and forgets it until [`Self::handle_link_up`].
+    /// Clears this side's words, so that the peer stops using the cable, and ignores the cable until [`Self::handle_link_up`].
     pub fn withdraw(&mut self) {
         self.handle_link_down();
         self.write(0, 0);
         self.outputs.push_back(Output::Ring);
     }
 
-    /// What shall be done next, in this order.
+    /// The next action; the caller executes them in this order.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// The peer took its words back, or has not written them yet.
+    /// The peer cleared its words, or has not written them yet: starts again.
     fn begin_anew(&mut self, key: u32) {
         if self.state != State::Announced {
             self.leave_up();
@@ -217,7 +214,7 @@ impl CableSetup {
         if setup.epoch.0 == 0 || setup.window == 0 {
             return Err("peer proposes no epoch or no window".to_owned());
         }
-        // Else the next one could not be larger, and what is of this one would be believed then.
+        // The next epoch could not be larger, and messages of this one would then be accepted.
         if self.proposal().max(setup.epoch) == Epoch(u32::MAX) {
             return Err("the cable's epochs are used up: restart both daemons".to_owned());
         }
@@ -257,12 +254,12 @@ impl CableSetup {
     }
 }
 
-/// READY, and the low 31 bits of the key that was read.
+/// READY, and an echo of the low 31 bits of the key that was read.
 fn ready_flags(key: u32) -> u32 {
     READY | key << 1
 }
 
-/// Whether both sets of words are of one life of the peer: all but the flags.
+/// Whether both sets of words are of one life of the peer: equal except for the flags.
 fn same_life(a: &Setup, b: &Setup) -> bool {
     Setup { flags: 0, ..*a } == Setup { flags: 0, ..*b }
 }

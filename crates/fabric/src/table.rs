@@ -1,5 +1,5 @@
-//! What is known of circuits: ends, circuits in transit, and whose each channel is. [`crate::circuit`], [`crate::claim`] and
-//! [`crate::transit`] change it.
+//! The table of circuits: ends, circuits in transit, and the owner of each channel. [`crate::circuit`], [`crate::claim`]
+//! and [`crate::transit`] change it.
 
 use crate::channel::{self, Channels};
 use crate::end::{End, Role, Scope};
@@ -9,40 +9,40 @@ use crosslane_wire::{ChannelId, CircuitId, Epoch, HostId, PortId, TransitId, Tup
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
-/// Whom a channel belongs to.
+/// The owner of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// An end here.
+    /// An end on this host.
     End(CircuitId),
     /// One side of a circuit in transit.
     Transit(TransitId, usize),
 }
 
-/// What the state machine goes by.
+/// Limits of the state machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Ends that each other host may have here that no program has accepted.
+    /// Most ends that each other host may have here before a program accepts them.
     pub pending: usize,
-    /// How long an end may look for another circuit; zero: it dies with the one it has.
+    /// How long an end may look for another circuit; zero: it dies with its circuit.
     pub patience: Duration,
 }
 
-/// A circuit over cables that is asked for, or is being asked for by another host.
+/// A circuit over cables, requested by this host or by another one.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
-    /// Our port.
+    /// This host's port.
     pub port: PortId,
     /// The cable's epoch.
     pub epoch: Epoch,
     /// Cables in all.
     pub hops: u8,
-    /// Hosts between that pump, as far as that is known: the others hand their neighbours' segments on.
+    /// Hosts between that pump, as far as known: the others pass their neighbours' segments along.
     pub pumps: u8,
 }
 
-/// Side of the host that asked.
+/// The side of the host that asked for the circuit.
 pub const BEFORE: usize = 0;
-/// Side of the host that was asked.
+/// The side of the host that this host asked.
 pub const BEHIND: usize = 1;
 
 /// One circuit in transit.
@@ -50,7 +50,7 @@ pub const BEHIND: usize = 1;
 pub struct Transit {
     /// Its two channels.
     pub channels: [ChannelId; 2],
-    /// Sides that have closed in order and whose last bytes are being passed on.
+    /// Sides that have closed in order and whose last bytes are being forwarded.
     pub(crate) draining: [bool; 2],
 }
 
@@ -65,17 +65,17 @@ pub struct Circuits {
     pub(crate) transits: BTreeMap<TransitId, Transit>,
     pub(crate) by_stream: HashMap<u64, CircuitId>,
     pub(crate) outputs: VecDeque<Output>,
-    /// When the ends that move are looked at: twice for each at most, for [`Self::search`] keeps them.
+    /// When the ends that move need attention: at most two entries for each, kept by [`Self::search`].
     pub(crate) looks: BTreeSet<(Duration, CircuitId)>,
     pub(crate) last_transit: u64,
-    /// The ends of each connection, the oldest first: several sockets may claim to be it until it is accepted.
+    /// The ends of each connection, the oldest first: until it is accepted, several sockets may claim it.
     pub(crate) by_tuple: HashMap<(Tuple, Role, Scope), Vec<CircuitId>>,
     pub(crate) last: u64,
     pub(crate) pending: HashMap<HostId, usize>,
 }
 
 impl Circuits {
-    /// No circuits yet.
+    /// A table without circuits.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -94,7 +94,7 @@ impl Circuits {
         }
     }
 
-    /// Gives back memory for more than so many ends, or for more than there are.
+    /// Frees memory for more than `ends` ends, or for more than there are.
     pub fn shrink_to(&mut self, ends: usize) {
         self.by_stream.shrink_to(ends);
         self.by_tuple.shrink_to(ends);
@@ -111,14 +111,14 @@ impl Circuits {
         self.ends.iter().map(|(id, end)| (*id, end))
     }
 
-    /// The ends behind one, in the order of their ids; all behind none.
+    /// The ends after `last`, in the order of their ids; all if `last` is `None`.
     pub fn iter_after(&self, last: Option<CircuitId>) -> impl Iterator<Item = (CircuitId, &End)> {
         let begin = last.map_or(Bound::Unbounded, Bound::Excluded);
         self.ends.range((begin, Bound::Unbounded)).map(|(id, end)| (*id, end))
     }
 
     /// The ends of a connection on this host, the newest first. Until a program accepts it, several sockets may claim to
-    /// be its client: who is right is not known here.
+    /// be its client; this module does not know which is right.
     pub fn ends_of(&self, tuple: &Tuple, role: Role, scope: Scope) -> impl Iterator<Item = CircuitId> + '_ {
         self.by_tuple.get(&(*tuple, role, scope)).into_iter().flatten().rev().copied()
     }
@@ -128,18 +128,18 @@ impl Circuits {
         self.channels.get(channel)
     }
 
-    /// Whom a channel of `port` belongs to that the neighbour there speaks of.
+    /// The owner of a channel that the neighbour at `port` names.
     pub fn owner(&self, port: PortId, channel: ChannelId) -> Option<Owner> {
         self.channels.on_port(port, channel).ok()?;
         self.owners.get(&channel).copied()
     }
 
-    /// How many ends no program has accepted yet.
+    /// Number of ends that no program has accepted yet.
     pub fn pending(&self) -> usize {
         self.pending.values().sum()
     }
 
-    /// How many channels there are.
+    /// Number of channels.
     pub fn channel_count(&self) -> usize {
         self.channels.count()
     }

@@ -1,4 +1,4 @@
-//! Circuits that pass through this host: two channels, of which the one behind was asked for by the one before.
+//! Circuits that pass through this host: a pair of channels. The *onward* one was requested because the host before asked for the other.
 //!
 //! ```text
 //!   transit --> Opening --> Passed: pass --> Open --> a side closes in order: Drain ... drained --> [Half closed]
@@ -6,9 +6,9 @@
 //!                  v refused                   +--> a side is lost, or broken off: Stop               v the other closes: Stop
 //!                (gone)                                                  --> (gone)                 (gone)
 //! ```
-//! What one side learns of its neighbour, the other tells its own: closed, broken off, lost. Whoever closed in order hears
-//! that it is over when the other side has heard of it and closed too: if that one's cable is lost before, it looks for the
-//! stream again, and must find what is left of it.
+//! What one side learns of its neighbour (closed, aborted, lost), this host tells the neighbour on the other side. The
+//! side that closed in order gets its `Closed` only when the other side knows of it and has closed too: if that other
+//! side's cable is lost before, it looks for the stream again, and must find what is left of it.
 
 use crate::channel::Event;
 use crate::output::Output;
@@ -19,8 +19,8 @@ use crosslane_wire::{ChannelId, SegmentRange, TransitId};
 use std::time::Duration;
 
 impl Circuits {
-    /// A neighbour asks, by the channel that it calls `peer`, for a circuit through this host. The caller sends `Open`
-    /// with the second of the channels that come back. `late`: how that one is closed if its answer comes too late.
+    /// A neighbour asks for a circuit through this host, by the channel whose id there is `peer`. The caller sends `Open`
+    /// with the second of the returned channels. `late`: how to close that one if its answer comes too late.
     pub fn transit(
         &mut self,
         before: Path,
@@ -40,22 +40,22 @@ impl Circuits {
         (transit, channels)
     }
 
-    /// Both halves are there: the host before us is told where it may write, what has arrived at the far end, and how many
-    /// hosts pump from here on, this one included.
+    /// Both halves exist: tells the host before where it may write, the stream offset that has arrived at the far end,
+    /// and how many hosts pump from here on, including this one.
     pub fn pass(&mut self, transit: TransitId, segment: (SegmentRange, u64), arrived: u64, pumps: u8) {
         if let Some(found) = self.transits.get(&transit) {
             self.channels.answer(found.channels[BEFORE], segment, arrived, pumps);
         }
     }
 
-    /// All that the side wrote before it closed was passed on: the other one is told.
+    /// All that the side wrote before it closed was forwarded: tells the other side of the close.
     pub fn drained(&mut self, transit: TransitId, side: usize) {
         if let Some(found) = self.transits.get(&transit).filter(|found| found.draining[side]) {
             self.channels.close(found.channels[1 - side], Closing::Done);
         }
     }
 
-    /// The circuit is over: broken off, since one of the two sides did what it must not, or lost.
+    /// Ends the circuit: aborted, since one of the two sides broke the protocol, or lost.
     pub fn break_transit(&mut self, transit: TransitId, how: Closing) {
         self.stop(transit, how);
     }
@@ -90,7 +90,7 @@ impl Circuits {
             }
             Event::FarClosed(how) => self.stop(transit, how),
             Event::Lost => self.stop(transit, Closing::Lost),
-            // It was told that the other side has closed, and did so too.
+            // The neighbour knew that the other side had closed, and has closed too.
             Event::Freed(_) => self.stop(transit, Closing::Done),
         }
     }

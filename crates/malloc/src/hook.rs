@@ -1,4 +1,4 @@
-//! The functions that programs allocate and free memory by.
+//! The allocation functions of the C library that this library interposes.
 
 use crate::{pool, real};
 use core::ffi::{c_int, c_void};
@@ -27,7 +27,7 @@ hook! {
         match count.checked_mul(size).and_then(|bytes| Some((pool::alloc(bytes, 0)?, bytes))) {
             Some((block, bytes)) => {
                 if !block.zeroed {
-                    // SAFETY: the block has so many bytes.
+                    // SAFETY: the block has this many bytes.
                     unsafe { block.at.cast::<u8>().write_bytes(0, bytes) }
                 }
                 block.at
@@ -37,7 +37,7 @@ hook! {
         }
     }
 
-    /// `free(3)`: the error number stays.
+    /// `free(3)`: `errno` is preserved.
     fn free(at: *mut c_void) -> () {
         if !pool::free(at) && !real::is_first(at) {
             // SAFETY: the program's promise.
@@ -123,13 +123,13 @@ hook! {
     }
 }
 
-/// A buffer, which is aligned to whatever a program may sensibly ask for.
+/// A buffer for an aligned allocation: its start is aligned to anything that a program may sensibly request.
 fn aligned(alignment: usize, size: usize) -> Option<pool::Block> {
     if alignment.is_power_of_two() && alignment <= 1 << 30 { pool::alloc(size, 0) } else { None }
 }
 
 /// # Safety
-/// `at` is null or memory of the program's, which it gives up for the result if that is not null.
+/// `at` is null or the program's memory; the program gives it up unless the result is null.
 unsafe fn resized(at: *mut c_void, size: usize) -> *mut c_void {
     let buffer = pool::len(at);
     if let Some(len) = buffer
@@ -150,14 +150,14 @@ unsafe fn resized(at: *mut c_void, size: usize) -> *mut c_void {
             free(at);
             return core::ptr::null_mut();
         }
-        // A program that lets memory grow does so again.
+        // A program that has grown an allocation will probably do so again.
         let room = if size > held { size / 4 } else { 0 };
         let new = pool::alloc(size, room).map_or_else(|| real::malloc(size), |block| block.at);
         moved(at, held.min(size), new)
     }
 }
 
-/// As [`resized`], of memory that is not ours: it becomes a buffer if it is to be large and was not.
+/// As [`resized`], for memory of the next allocator: it becomes a buffer if the new size is large and the old one was not.
 ///
 /// # Safety
 /// As [`resized`].
@@ -177,7 +177,7 @@ unsafe fn resized_other(at: *mut c_void, size: usize) -> *mut c_void {
     }
 }
 
-/// Copies what was held into new memory, and frees the old; if there is no new memory, nothing happens.
+/// Copies the old content into new memory and frees the old one; does nothing if `new` is null.
 ///
 /// # Safety
 /// Both have at least `len` bytes; `old` is given up.

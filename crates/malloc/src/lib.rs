@@ -1,9 +1,9 @@
-//! `libcrosslane_malloc.so`: large allocations of an unmodified program are buffers, which the programs at the far ends of
-//! its streams can map: what is sent from there is copied once.
+//! `libcrosslane_malloc.so`: makes large allocations of an unmodified program buffers, which the programs at the far ends
+//! of its streams can map: bytes sent from there are copied once.
 //!
-//! A library of its own, so that programs which do not ask for it keep their `malloc` as it is. It knows nothing of
-//! streams: buffers come from `libcrosslane_sockets.so` ([`pool`]), and all else from the allocator that the program would
-//! have without us ([`real`]). [`size`] reads what counts as large.
+//! It is a library of its own, so that other programs keep their `malloc`. It has no knowledge of streams: buffers come
+//! from `libcrosslane_sockets.so` ([`pool`]), all other memory from the allocator that the program would have without
+//! this library ([`real`]). [`size`] reads from which size on an allocation is large.
 #![allow(unreachable_pub, reason = "a library without a Rust interface")]
 #![allow(rustdoc::private_intra_doc_links, reason = "as above")]
 #![allow(clippy::missing_safety_doc, reason = "hooked functions have the C library's contracts")]

@@ -1,11 +1,11 @@
-//! Buffers, by the functions of `libcrosslane_sockets.so`.
+//! Buffers from the functions of `libcrosslane_sockets.so`.
 
 use crate::{real, size};
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 use libc::size_t;
 
-/// Every buffer begins at a multiple of this, bytes, and hardly anything else does.
+/// Every buffer begins at a multiple of this, bytes; other allocations hardly ever do.
 const ALIGNED: usize = 1 << 30;
 
 type Alloc = unsafe extern "C" fn(size_t, *mut c_int) -> *mut c_void;
@@ -15,18 +15,18 @@ type Len = unsafe extern "C" fn(*const c_void) -> size_t;
 static ALLOC: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static FREE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static LEN: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-/// What counts as large, bytes. Nothing does before the start, and if there are no buffers.
+/// Size from which on an allocation is large, bytes. Before the start, and if there are no buffers, none is.
 static LARGE: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Memory for an allocation.
 pub struct Block {
     /// Its start.
     pub at: *mut c_void,
-    /// Whether it holds zeros.
+    /// Whether all bytes are zero.
     pub zeroed: bool,
 }
 
-/// Looks for the functions and for what counts as large.
+/// Finds the functions, and reads the size from the environment.
 pub fn start() {
     // SAFETY: a C string, before there are threads that might change the environment.
     let text = unsafe { libc::getenv(size::VARIABLE.as_ptr()) };
@@ -56,7 +56,7 @@ pub fn start() {
     LARGE.store(large, Relaxed);
 }
 
-/// Memory for `bytes`, if that is large and there is a buffer for it. `room` more may be asked for if it is.
+/// A buffer for `bytes`, if that is large and a buffer is available, with `room` bytes more if possible.
 #[inline]
 pub fn alloc(bytes: usize, room: usize) -> Option<Block> {
     if bytes < LARGE.load(Relaxed) { None } else { large(bytes.checked_add(room)?) }
@@ -72,7 +72,7 @@ fn large(bytes: usize) -> Option<Block> {
     if at.is_null() { None } else { Some(Block { at, zeroed: zeroed != 0 }) }
 }
 
-/// Bytes of the buffer that begins at `at`; `None` if none does.
+/// Length, bytes, of the buffer that begins at `at`; `None` if there is none.
 #[inline]
 pub fn len(at: *const c_void) -> Option<usize> {
     if !at.addr().is_multiple_of(ALIGNED) || at.is_null() { None } else { buffer_len(at) }
@@ -86,7 +86,7 @@ fn buffer_len(at: *const c_void) -> Option<usize> {
     }
     // SAFETY: found under its name, with this type.
     let function: Len = unsafe { core::mem::transmute(function) };
-    // SAFETY: it looks at the number alone.
+    // SAFETY: the function uses only the address.
     match unsafe { function(at) } {
         0 => None,
         len => Some(len),
@@ -113,7 +113,7 @@ fn free_buffer(at: *mut c_void) -> bool {
 
 fn complain(line: &CStr) {
     let bytes = line.to_bytes();
-    // SAFETY: bytes of our own.
+    // SAFETY: this library's own bytes.
     unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
     real::set_errno(0);
 }

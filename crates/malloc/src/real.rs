@@ -1,5 +1,5 @@
-//! The allocator that the program would have without us, found by `dlsym(RTLD_NEXT)`. While it is being looked for, what
-//! `dlsym` itself asks for comes from a small static array and is never freed.
+//! The allocator that the program would have without this library, found by `dlsym(RTLD_NEXT)`. During that lookup,
+//! memory that `dlsym` itself requests comes from a small static array and is never freed.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering::Relaxed};
@@ -7,7 +7,7 @@ use libc::size_t;
 
 /// Bytes of the static array.
 const FIRST_LEN: usize = 32 * 1024;
-/// Before each piece of it lies its length.
+/// Bytes in front of each piece of the array, which contain its length.
 const HEAD: usize = 16;
 
 #[repr(C, align(16))]
@@ -18,14 +18,14 @@ unsafe impl Sync for First {}
 
 static FIRST: First = First(core::cell::UnsafeCell::new([0; FIRST_LEN]));
 static USED: AtomicUsize = AtomicUsize::new(0);
-/// The thread that looks for a function.
+/// Id of the thread that is looking a function up, 0 if none.
 static LOOKING: AtomicI32 = AtomicI32::new(0);
 
 /// A function of the next allocator.
 struct Symbol(AtomicPtr<c_void>, &'static CStr);
 
 impl Symbol {
-    /// Its address; null while this thread looks for one.
+    /// Its address; null while this thread is looking a function up.
     #[inline]
     fn address(&self) -> *mut c_void {
         let known = self.0.load(Relaxed);
@@ -43,7 +43,7 @@ impl Symbol {
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.1.as_ptr()) };
         LOOKING.store(0, Relaxed);
         if found.is_null() {
-            // The program could not have been linked then.
+            // Without it the program could not have been linked.
             // SAFETY: ends the process.
             unsafe { libc::abort() }
         }
@@ -66,7 +66,7 @@ macro_rules! real {
             /// The next allocator's function of this name.
             ///
             /// # Safety
-            /// As the C library asks.
+            /// Those of the C library's function.
             #[inline]
             pub unsafe fn $name($($arg: $ty),*) -> $ret {
                 let address = $place.address();
@@ -80,7 +80,7 @@ macro_rules! real {
             }
         )*
 
-        /// Looks for all of them.
+        /// Looks all functions up.
         pub fn prepare() {
             for symbol in [$(&$place),*] {
                 symbol.address();
@@ -108,7 +108,7 @@ pub fn is_first(at: *const c_void) -> bool {
     at.addr().wrapping_sub(FIRST.0.get().addr()) < FIRST_LEN
 }
 
-/// Bytes of a piece of the static array.
+/// Length, bytes, of a piece of the static array.
 pub fn first_len(at: *const c_void) -> usize {
     // SAFETY: a piece of the array, with its length before it.
     unsafe { at.byte_sub(HEAD).cast::<usize>().read() }
@@ -123,14 +123,14 @@ fn first(size: usize) -> *mut c_void {
         USED.fetch_update(Relaxed, Relaxed, |used| used.checked_add(len).filter(|end| *end <= FIRST_LEN));
     let Ok(start) = taken else { return core::ptr::null_mut() };
     let at: *mut u8 = FIRST.0.get().cast();
-    // SAFETY: from `start` on, `len` bytes are ours alone, aligned to 16.
+    // SAFETY: the `len` bytes from `start` on belong to this call alone, and are aligned to 16.
     unsafe {
         at.add(start).cast::<usize>().write(size);
         at.add(start + HEAD).cast()
     }
 }
 
-/// Another piece of the static array with the bytes of the one before.
+/// A new piece of the static array with the bytes of an old one.
 fn again(at: *mut c_void, size: usize) -> *mut c_void {
     let new = first(size);
     if !new.is_null() && is_first(at) {
@@ -140,13 +140,13 @@ fn again(at: *mut c_void, size: usize) -> *mut c_void {
     new
 }
 
-/// The last call's error number.
+/// `errno` of the last call.
 pub fn errno() -> c_int {
     // SAFETY: the C library's own pointer to this thread's word.
     unsafe { *libc::__errno_location() }
 }
 
-/// Sets the error number that the program will see.
+/// Sets the `errno` that the program will see.
 pub fn set_errno(number: c_int) {
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = number }

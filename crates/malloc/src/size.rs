@@ -1,8 +1,8 @@
-//! From how many bytes on an allocation is large.
+//! The size from which on an allocation is large.
 
-/// Environment variable that says it: bytes, or with K, M or G behind them.
+/// Environment variable with that size: bytes, or a number followed by K, M or G.
 pub const VARIABLE: &core::ffi::CStr = c"CROSSLANE_MALLOC";
-/// Smallest that is heeded, bytes: a buffer costs a descriptor and several system calls.
+/// Smallest accepted size, bytes: a buffer costs a descriptor and several system calls.
 pub const LEAST: usize = 16 * 1024;
 
 /// Reads a size; at least [`LEAST`].

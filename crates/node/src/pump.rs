@@ -1,13 +1,13 @@
-//! The byte pump of a host between: copies what comes from one neighbour's channel into another's (decision 10).
+//! The byte pump of a host between: copies records from one neighbour's channel into another's (decision 10).
 //!
 //! ```text
 //!   neighbour A's ring --Consumer--+            +--Producer--> neighbour B's ring       one Flow each way
 //!   credit, ACKED, ORDER <--------+   Circuit  +<-------- credit, ACKED, ORDER
 //!                                      Worker: one thread, many circuits, in turns
 //! ```
-//! The daemon's thread holds [`Pumps`], gives [`Command`]s and hears [`Report`]s; there is no thread before the first
-//! circuit, and those there are sleep while nothing moves. Each circuit has a wake event of its own, since those who ring
-//! it are not trusted with others'.
+//! The daemon's thread holds [`Pumps`], sends [`Command`]s and receives [`Report`]s. No thread exists before the first
+//! circuit, and threads sleep while nothing moves. Each circuit has a wake event of its own, since a neighbour that can
+//! wake one circuit must not be able to wake others.
 
 mod acked;
 mod circuit;
@@ -38,27 +38,26 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use worker::{Order, Worker};
 
-/// What the daemon wants of a pump. One that names a circuit which is not there changes nothing.
+/// A command of the daemon to a pump. A command for a circuit that does not exist changes nothing.
 #[derive(Debug)]
 pub enum Command {
-    /// Pump between these two from now on. Both neighbours see that their channel is attached.
+    /// Pump between these two legs from now on. Both neighbours see that their channel is attached.
     Add {
-        /// A new name.
+        /// A new id.
         transit: TransitId,
-        /// Both sides, their segments fresh.
+        /// Both sides; their segments are fresh.
         legs: [Leg; 2],
-        /// By which both neighbours name the circuit when they wake it; no other circuit has it.
+        /// The waiter by which both neighbours wake the circuit; no other circuit has it.
         waiter: WaiterId,
     },
-    /// The far side of a leg is gone, in order or not: pump on what lies there, tell the other side, report
-    /// [`Report::Dry`].
+    /// The far side of a leg is gone, in order or not: forward the records that lie there, tell the other side, report [`Report::Dry`].
     Drain {
         /// The circuit.
         transit: TransitId,
-        /// Which leg, 0 or 1.
+        /// The leg, 0 or 1.
         leg: usize,
     },
-    /// Stop at once, and report [`Report::Removed`] when the mappings are gone.
+    /// Stop at once, and report [`Report::Removed`] when the segments are unmapped.
     Remove {
         /// The circuit.
         transit: TransitId,
@@ -71,28 +70,28 @@ pub enum Command {
         leg: usize,
         /// The waiter of the report.
         waiter: WaiterId,
-        /// What wakes it; `None` if it must go on to be rung through daemons.
+        /// The waiter's waker; `None` if only daemons can wake it.
         waker: Option<Waker>,
     },
 }
 
-/// Why a circuit is not pumped.
+/// Why a circuit cannot be pumped.
 #[derive(Debug, thiserror::Error)]
 pub enum AddError {
-    /// A circuit of this name is there, or a segment is too short for its ring.
+    /// A circuit with this id exists, or a segment is too short for its ring.
     #[error("such legs make no circuit")]
     Legs,
-    /// No thread, no wake event, or none of what they need.
+    /// There is no thread, no wake event, or no descriptor for one.
     #[error("cannot start a pump: {0}")]
     System(#[from] std::io::Error),
 }
 
-/// Payload pumped from each leg, bytes.
+/// Payload forwarded from each leg, bytes.
 #[derive(Debug, Default)]
 struct Traffic([AtomicU64; 2]);
 
 impl Traffic {
-    /// Only the circuit's own thread adds.
+    /// Only the circuit's own thread calls this.
     fn add(&self, leg: usize, bytes: u64) {
         if bytes > 0 {
             self.0[leg].store(self.0[leg].load(Relaxed) + bytes, Relaxed);
@@ -100,7 +99,7 @@ impl Traffic {
     }
 }
 
-/// The daemon's hold on one thread.
+/// The daemon's handle of one thread.
 #[derive(Debug)]
 struct Thread {
     orders: Sender<Order>,
@@ -110,7 +109,7 @@ struct Thread {
     handle: JoinHandle<()>,
 }
 
-/// The daemon's hold on one circuit.
+/// The daemon's handle of one circuit.
 #[derive(Debug)]
 struct Held {
     thread: usize,
@@ -119,10 +118,10 @@ struct Held {
     receiver: Arc<Receiver>,
 }
 
-/// All pumps of a host. Dropping it ends them.
+/// All pumps of a host. Dropping it ends their threads.
 #[derive(Debug)]
 pub struct Pumps {
-    /// Threads at most.
+    /// Most threads.
     most: usize,
     threads: Vec<Thread>,
     circuits: HashMap<TransitId, Held>,
@@ -131,8 +130,8 @@ pub struct Pumps {
 }
 
 impl Pumps {
-    /// With at most so many threads, at least one. A circuit is polled for up to `spin` while nothing moves, if that has
-    /// paid lately.
+    /// Pumps with at most `threads` threads, at least one. While nothing moves, a circuit is polled for up to `spin`, if
+    /// that has paid lately.
     pub fn new(threads: usize, spin: Duration) -> Result<Self, Errno> {
         let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
         let spin = if alone { Duration::ZERO } else { spin };
@@ -155,7 +154,7 @@ impl Pumps {
         self.reports.pop()
     }
 
-    /// Does as is said. Only an [`Command::Add`] can fail; its legs are dropped then.
+    /// Executes a command. Only [`Command::Add`] can fail; its legs are dropped then.
     pub fn command(&mut self, command: Command) -> Result<(), AddError> {
         match command {
             Command::Add { transit, legs, waiter } => return self.add(transit, legs, waiter),
@@ -173,12 +172,12 @@ impl Pumps {
         Ok(())
     }
 
-    /// The waiter by which the circuit's neighbours name it, and its wake event.
+    /// The waiter by which the circuit's neighbours wake it, and its wake event.
     pub fn receiver_of(&self, transit: TransitId) -> Option<(WaiterId, &Receiver)> {
         self.circuits.get(&transit).map(|held| (held.waiter, held.receiver.as_ref()))
     }
 
-    /// Payload bytes that came from each leg of a circuit and were pumped on; 0 if there is no such circuit.
+    /// Payload bytes that were forwarded from each leg of a circuit; 0 if there is no such circuit.
     pub fn traffic(&self, transit: TransitId) -> [u64; 2] {
         let Some(held) = self.circuits.get(&transit) else { return [0; 2] };
         [0, 1].map(|leg: usize| held.traffic.0[leg].load(Relaxed))
@@ -199,7 +198,7 @@ impl Pumps {
         Ok(())
     }
 
-    /// The thread for the next circuit: a new one as long as there may be more, else the one with the fewest.
+    /// The thread for the next circuit: a new one as long as there may be more, else the one with the fewest circuits.
     fn thread(&mut self) -> Result<usize, std::io::Error> {
         let least = (0..self.threads.len()).min_by_key(|at| self.threads[*at].circuits);
         let is_full = self.threads.len() >= self.most;
@@ -238,7 +237,7 @@ impl Drop for Pumps {
         for Thread { orders, wakeup, handle, .. } in self.threads.drain(..) {
             drop(orders);
             eventfd::wake(wakeup.as_fd());
-            // One that panicked has ended too.
+            // A thread that panicked has ended too.
             let _ = handle.join();
         }
     }

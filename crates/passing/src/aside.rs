@@ -1,10 +1,10 @@
-//! Work that may block for as long as a stranger likes, on threads of its own.
+//! Work that may block for as long as another process (a *stranger*) likes, on threads of its own.
 //!
 //! ```text
-//!   run(owner, work) --> lane of the owner: [work] [work] [work] --> at most WIDTH of the owner's at a time --> threads
+//!   run(owner, work) --> lane of the owner: [work] [work] [work] --> at most WIDTH of one owner at a time --> threads
 //! ```
-//! A stranger whose work is stuck waits for it with all its later work; others do not. Threads are started when there is
-//! work and none is free, and end when there was none for a while, but for one, which sleeps.
+//! A stranger whose work is stuck delays only its own later work. Threads are started when there is work and no thread is
+//! free. They end after some time without work, except one, which sleeps.
 
 use crate::Owner;
 use std::collections::{HashMap, VecDeque};
@@ -12,9 +12,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Threads that one stranger can occupy.
+/// Most threads that work for one stranger.
 pub const WIDTH: usize = 2;
-/// Threads in all: more strangers than half of that must be stuck before others wait.
+/// Most threads in all: others must wait only if more strangers than half of this number are stuck.
 pub const THREADS_MAX: usize = 512;
 /// How long a thread waits for work before it ends.
 const IDLE: Duration = Duration::from_secs(2);
@@ -27,20 +27,20 @@ type Work = Box<dyn FnOnce() + Send>;
 struct Lane {
     waiting: VecDeque<Work>,
     busy: usize,
-    /// Whether it is in `Lanes::ready`.
+    /// Whether the owner is in `Lanes::ready`.
     ready: bool,
 }
 
 #[derive(Default)]
 struct Lanes {
     lanes: HashMap<Owner, Lane>,
-    /// Owners that have work which may begin, each once.
+    /// Owners with work that may begin, each once.
     ready: VecDeque<Owner>,
     threads: usize,
     idle: usize,
 }
 
-/// What waits and what is being done.
+/// Work that waits or is being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backlog {
     /// Pieces of work that have not begun.
@@ -56,8 +56,8 @@ struct Pool {
 
 static POOL: Pool = Pool { lanes: Mutex::new(None), work: Condvar::new() };
 
-/// Has `work` done aside, behind what was begun for the same owner before, and at the same time as at most one other piece
-/// of the owner's work. Never blocks.
+/// Executes `work` on another thread, after the work that was begun earlier for the same owner, and at the same time as
+/// at most one other piece of that owner's work. Never blocks.
 pub fn run(owner: Owner, work: impl FnOnce() + Send + 'static) {
     let mut guard = POOL.lock();
     let lanes = guard.get_or_insert_default();
@@ -66,7 +66,7 @@ pub fn run(owner: Owner, work: impl FnOnce() + Send + 'static) {
     lanes.wake_one();
 }
 
-/// What an owner has waiting here; how much of it is stuck cannot be told.
+/// The work of one owner; it cannot be known how much of it is stuck.
 pub fn backlog(owner: Owner) -> Backlog {
     let guard = POOL.lock();
     let lane = guard.as_ref().and_then(|lanes| lanes.lanes.get(&owner));
@@ -76,7 +76,7 @@ pub fn backlog(owner: Owner) -> Backlog {
     })
 }
 
-/// What all owners have waiting here.
+/// The work of all owners.
 pub fn total() -> Backlog {
     let guard = POOL.lock();
     let lanes = guard.iter().flat_map(|lanes| lanes.lanes.values());
@@ -87,7 +87,7 @@ pub fn total() -> Backlog {
 }
 
 impl Lanes {
-    /// The owner's next piece of work may begin, if there is one and not too many have begun.
+    /// The owner's next piece of work may begin, if there is one and not too many pieces have begun.
     fn offer(&mut self, owner: Owner) {
         let Some(lane) = self.lanes.get_mut(&owner) else { return };
         if !lane.ready && lane.busy < WIDTH && !lane.waiting.is_empty() {
@@ -118,7 +118,7 @@ impl Lanes {
         }
     }
 
-    /// Sees to it that a thread takes what is ready. If there can be no more threads, those that there are do.
+    /// Makes a thread take the work that is ready: wakes one or starts one. If no more threads can be started, the existing ones take it.
     fn wake_one(&mut self) {
         if self.ready.is_empty() {
             return;
@@ -143,7 +143,7 @@ impl Pool {
             let lanes = guard.get_or_insert_default();
             if let Some((owner, work)) = lanes.begin() {
                 drop(guard);
-                // Whoever panics has said so; the thread serves others.
+                // A panic was printed; the thread goes on with other work.
                 let _ = catch_unwind(AssertUnwindSafe(work));
                 guard = self.lock();
                 guard.get_or_insert_default().end(owner);

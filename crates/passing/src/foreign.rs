@@ -1,25 +1,25 @@
-//! A descriptor of which a stranger decides how long its close takes.
+//! Descriptors whose close another process can delay.
 
 use crate::{Owner, aside};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// A descriptor that a stranger sent, or a socket into whose queue strangers put descriptors. Dropping it never blocks: it
-/// is closed [`aside`].
+/// A descriptor that another process sent, or a socket into whose queue other processes put descriptors. Dropping it
+/// never blocks: another thread closes it ([`aside`]).
 #[derive(Debug)]
 pub struct Foreign {
-    /// There until it is dropped.
+    /// `Some` until it is dropped.
     fd: Option<OwnedFd>,
     owner: Owner,
 }
 
 impl Foreign {
-    /// A descriptor that `owner` has a say in.
+    /// A descriptor on which `owner` has influence.
     pub fn new(fd: OwnedFd, owner: Owner) -> Self {
         Self { fd: Some(fd), owner }
     }
 
-    /// Who sent it.
+    /// The sender.
     pub fn owner(&self) -> Owner {
         self.owner
     }
@@ -27,17 +27,17 @@ impl Foreign {
     /// Another descriptor of the same file.
     ///
     /// # Errors
-    /// This process may open no more.
+    /// This process is at its descriptor limit.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self::new(self.as_fd().try_clone_to_owned()?, self.owner))
     }
 
-    /// The descriptor, to be closed by whoever drops it: for what is known to be harmless.
+    /// The descriptor, which the caller then closes itself: for descriptors that are known to be harmless.
     pub fn into_owned(mut self) -> OwnedFd {
         self.fd.take().unwrap_or_else(|| unreachable!("only drop takes it"))
     }
 
-    /// Closes it now, which may take for ever: for threads that work aside.
+    /// Closes it now, which may block for ever: only for threads of [`aside`].
     pub fn close(self) {
         drop(self.into_owned());
     }

@@ -1,17 +1,17 @@
 //! Descriptors that other processes send over Unix sockets: how they are received, and where they are closed.
 //!
-//! A descriptor of a stranger can block whoever touches it. `close` sleeps for the linger time of a TCP socket if ours is the
-//! last reference, and for as long as the file's server likes if it is a FUSE file; `fstat` of such a file does too; even
-//! `getsockname` waits for the socket's lock, which another thread of the stranger may hold in a `send` that never ends.
-//! And a descriptor that the kernel cannot give to us (no room in the buffer, no free number), or that lies unread in the
-//! queue of a socket that we close, is destroyed by *our* system call.
+//! A descriptor of another process (a *stranger*) can block every process that uses it. `close` sleeps for the linger time
+//! of a TCP socket if it drops the last reference, and for as long as the file's server likes if it is a FUSE file; `fstat`
+//! of such a file does too; even `getsockname` waits for the socket's lock, which a thread of the stranger may hold in a
+//! `send` that never ends. And a descriptor that the kernel cannot deliver (no room in the buffer, no free number), or that
+//! lies unread in the queue of a socket that this process closes, is destroyed by *this process's* system call.
 //!
-//! So here is the one place that receives descriptors ([`receive`]), with room for all that a packet can have; what it
-//! returns is [`Foreign`], which is never closed by the thread that drops it, but [`aside`]: by threads of which each
-//! stranger ([`Owner`]) can occupy two. A socket that strangers send to is kept as [`Foreign`] too.
+//! So this crate is the one place that receives descriptors ([`receive`]), with room for all that a packet can have. It
+//! returns [`Foreign`], which is never closed by the thread that drops it, but [`aside`]: by threads of which each
+//! stranger ([`Owner`]) can occupy two. A socket to which strangers send is kept as [`Foreign`] too.
 //!
-//! `fcntl` (seals, status flags) and `getsockopt` of level `SOL_SOCKET` never block. All else that is done with a stranger's
-//! descriptor is done aside.
+//! `fcntl` (seals, status flags) and `getsockopt` of level `SOL_SOCKET` never block. All other calls on a stranger's
+//! descriptor are made aside.
 
 pub mod aside;
 mod foreign;

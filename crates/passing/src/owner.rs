@@ -1,16 +1,16 @@
-//! Who sent a descriptor: whoever it is waits for what is done with it.
+//! The sender of a descriptor: only its own work waits if the descriptor blocks.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The first number that is no user's.
+/// The first number that is not a user id.
 const NO_USER: u64 = 1 << 32;
 
-/// A stranger whose descriptors we handle: a user of this host, or what is at the far end of a socket.
+/// A stranger whose descriptors this process handles: a user of this host, or the far end of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Owner(u64);
 
 impl Owner {
-    /// Nobody in particular: our own process.
+    /// No stranger: this process itself.
     pub const NOBODY: Self = Self(NO_USER);
 
     /// All processes of this user id.
@@ -18,7 +18,7 @@ impl Owner {
         Self(uid.into())
     }
 
-    /// Somebody else than anybody before: the neighbour at one port, say.
+    /// A new owner, different from all others: for example the neighbour at one port.
     pub fn fresh() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(NO_USER);
         Self(LAST.fetch_add(1, Relaxed) + 1)

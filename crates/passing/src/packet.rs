@@ -1,5 +1,5 @@
-//! Packets of a Unix socket, with the descriptors that ride with them. The descriptors of strangers are never destroyed by
-//! the thread that receives, as long as this process may open [`SCM_MAX_FD`] more.
+//! Packets of a Unix socket, with the descriptors that are sent with them. The receiving thread never destroys a
+//! stranger's descriptors, as long as this process may open [`SCM_MAX_FD`] more.
 
 use crate::{Foreign, Owner};
 use rustix::io::Errno;
@@ -17,20 +17,20 @@ pub const SCM_MAX_FD: usize = 253;
 /// A packet that was received.
 #[derive(Debug)]
 pub struct Message {
-    /// Its bytes in the buffer.
+    /// Number of its bytes in the buffer.
     pub bytes: usize,
-    /// Its descriptors, of whatever kind.
+    /// Its descriptors, of any kind.
     pub fds: Vec<Foreign>,
     /// Whether it was longer than the buffer.
     pub truncated: bool,
-    /// Whether it had descriptors that this process had no free numbers for.
+    /// Whether it had descriptors for which this process had no free numbers.
     pub lost: bool,
 }
 
-/// Receives one packet of a stranger's. `flags`: `DONTWAIT` or none.
+/// Receives one packet from a stranger. `flags`: `DONTWAIT` or none.
 ///
 /// # Errors
-/// Those of `recvmsg(2)`: `EAGAIN` if nothing waits, `EINTR` if a signal came.
+/// Those of `recvmsg(2)`: `EAGAIN` if no packet waits, `EINTR` if a signal came.
 pub fn receive(
     socket: impl AsFd,
     buffer: &mut [u8],
@@ -55,10 +55,10 @@ pub fn receive(
     })
 }
 
-/// Whether the next packet has descriptors. It stays where it is, and so do they: this never blocks.
+/// Whether the next packet has descriptors. The packet stays in the queue, with its descriptors: this never blocks.
 ///
 /// # Errors
-/// Those of `recvmsg(2)`: `EAGAIN` if nothing waits.
+/// Those of `recvmsg(2)`: `EAGAIN` if no packet waits.
 pub fn has_descriptors(socket: impl AsFd) -> Result<bool, Errno> {
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
     let mut control = RecvAncillaryBuffer::default();

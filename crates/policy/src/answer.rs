@@ -1,5 +1,5 @@
-//! Circuits that neighbours ask for: those that end here. Hosts between pass `Open` on ([`crate::transit`]); streams that go
-//! on by another circuit are in [`crate::resume`].
+//! Circuits that neighbours ask for and that end on this host. Hosts between forward `Open` ([`crate::transit`]); streams
+//! that move to another circuit are in [`crate::resume`].
 
 use crate::tuple::plain_tuple;
 use crate::{EndState, Policy, Resources};
@@ -10,7 +10,7 @@ use crosslane_wire::segment::{ring_max_ok, segment_len};
 use crosslane_wire::{ChannelId, HostId, PortId, SegmentRange, Tuple};
 use std::time::Duration;
 
-/// What a neighbour's `Open` says.
+/// The content of a neighbour's `Open`.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     /// The neighbour's end of the channel.
@@ -19,27 +19,27 @@ pub struct Asked {
     pub tuple: Tuple,
     /// The stream's secret.
     pub stream: u64,
-    /// Where we may write.
+    /// Where this host may write.
     pub segment: SegmentRange,
     /// Mark key of the ring there.
     pub key: u64,
     /// Cables passed before this one.
     pub passed: u8,
-    /// Hosts passed that pump.
+    /// Hosts before this one that pump.
     pub pumps: u8,
-    /// A stream that goes on.
+    /// Set if an existing stream moves.
     pub resume: Option<Resumption>,
 }
 
 impl Asked {
-    /// The generation of the circuit in its stream's life.
+    /// Generation of the circuit.
     pub fn generation(&self) -> u32 {
         self.resume.map_or(0, |resume| resume.generation)
     }
 }
 
 impl Policy {
-    /// A neighbour asks for a circuit, which ends here or passes on.
+    /// A neighbour asks for a circuit, which ends here or passes through.
     pub(crate) fn handle_open(
         &mut self,
         port: PortId,
@@ -87,7 +87,7 @@ impl Policy {
         Ok(())
     }
 
-    /// The host that a neighbour asks for, if it can be: what comes by this cable must be able to come from there.
+    /// The host that asks for the circuit, if that is possible: a message from it must be able to arrive on this cable.
     pub(crate) fn check_origin(
         &self,
         tuple: &Tuple,
@@ -106,7 +106,7 @@ impl Policy {
         Ok(client)
     }
 
-    /// Checks the segment that a neighbour allotted for a circuit that it asks for.
+    /// Checks the segment that a neighbour allocated for a circuit that it asks for.
     pub(crate) fn check_segment(&self, port: PortId, segment: SegmentRange) -> Result<Agreement, Refusal> {
         let agreement = self.agreement(port).ok_or(Refusal::NoRoute)?;
         let ring_max = segment.len.checked_sub(segment_len(0)).filter(|ring| ring_max_ok(*ring));

@@ -1,13 +1,13 @@
-//! Circuits over cables that programs here ask for: what is asked of a neighbour, and what comes of it. What a neighbour asks
-//! is in [`crate::answer`].
+//! Circuits over cables that programs of this host request: the request to a neighbour, and its outcome. Requests of
+//! neighbours are in [`crate::answer`].
 //!
 //! ```text
 //!   opener                                   answerer
-//!   allots a segment, Open ------------------> is there a listener? allots a segment, keeps a pending end
-//!   carves the far segment  <---------- Opened
+//!   allocates a segment, Open --------------> is there a listener? allocates a segment, keeps a pending end
+//!   takes the far segment  <----------- Opened
 //!   Granted: the program has its stream      ... the program accepts the connection
 //! ```
-//! Hosts between pass both on ([`crate::transit`]). Streams that go on over another circuit: [`crate::resume`].
+//! Hosts between forward both ([`crate::transit`]). Streams that move to another circuit: [`crate::resume`].
 
 use crate::resources::{Purpose, Resources, Ring, Size};
 use crate::{EndState, Output, Policy};
@@ -18,25 +18,25 @@ use crosslane_wire::local::Plain;
 use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, Tuple};
 use std::time::Duration;
 
-/// How long a neighbour may take to answer `Open` for a program that waits for its connection. On a busy machine its
-/// daemon may have to wait for a processor; and the program wins nothing by going on earlier, since the connection's SYN
-/// takes the same way. But its other threads cannot ask us meanwhile.
+/// How long a neighbour may take to answer `Open` for a program that waits in `connect`. On a busy machine the
+/// neighbour's daemon may have to wait for a processor; the program gains nothing by continuing earlier, since the
+/// connection's SYN takes the same path. But during this time its other threads cannot use the session.
 pub(crate) const DIAL_TIMEOUT: Duration = Duration::from_millis(500);
-/// The same for a program that must not wait (`O_NONBLOCK`). A daemon that runs answers in 0.1 ms.
+/// The same for a program that must not wait (`O_NONBLOCK`). A daemon that is running answers in 0.1 ms.
 const PROMPT_ANSWER: Duration = Duration::from_millis(100);
 
-/// What a program asks for.
+/// A program's request for a circuit.
 #[derive(Clone, Copy, Debug)]
 pub struct Dial {
-    /// The connection.
+    /// Addresses and ports of the connection.
     pub tuple: Tuple,
-    /// The host that it leads to.
+    /// The host of the far end.
     pub host: HostId,
     /// Whether the program must not wait.
     pub hurried: bool,
 }
 
-/// A path that is about to be asked for, with the memory of its first channel.
+/// A path that is about to be requested, with the memory of its first channel.
 pub(crate) struct Attempt<T> {
     path: Path,
     route: Vec<HostId>,
@@ -45,7 +45,7 @@ pub(crate) struct Attempt<T> {
 }
 
 impl Policy {
-    /// Asks a neighbour for a program; [`Output::Granted`], [`Output::Refused`] or [`Output::Unusable`] follows.
+    /// Asks a neighbour for a circuit for a program; [`Output::Granted`], [`Output::Refused`] or [`Output::Unusable`] follows.
     ///
     /// # Errors
     /// There is no path, or no memory for the first channel.
@@ -67,8 +67,8 @@ impl Policy {
         Ok(circuit)
     }
 
-    /// The shortest path to a host that does not begin with one of these ports. A neighbour that owes an answer for
-    /// too long is not asked.
+    /// The shortest path to a host that does not begin at one of these ports. A neighbour that has owed an answer for too
+    /// long is not asked.
     pub(crate) fn path_to(
         &mut self,
         host: HostId,
@@ -114,7 +114,7 @@ impl Policy {
         self.send(path.port, open);
     }
 
-    /// A circuit that was asked for will not be: another path is tried, if there is one and time for it.
+    /// A requested circuit cannot be made: tries another path, if there is one and time for it.
     pub(crate) fn failed(
         &mut self,
         circuit: CircuitId,
@@ -139,7 +139,7 @@ impl Policy {
         self.circuits.give_up(circuit);
     }
 
-    /// Another path, or if there is none the same ones with short rings, unless what was refused was that.
+    /// Another path, or if there is none the same paths with short rings, unless short rings were refused already.
     fn try_another(
         &mut self,
         circuit: CircuitId,
@@ -167,7 +167,7 @@ impl Policy {
         Some(())
     }
 
-    /// The neighbour did not answer in time. What counts is the oldest answer that it owes.
+    /// The neighbour did not answer in time. The oldest answer that it owes counts.
     fn note_late(&mut self, channel: ChannelId, now: Duration) {
         if let Some(port) = self.circuits.channel(channel).map(|found| found.port)
             && !self.owes(port)
@@ -177,7 +177,7 @@ impl Policy {
         }
     }
 
-    /// Whether the neighbour owes us an answer for so long that it does not run: nobody is kept waiting for it.
+    /// Whether the neighbour has owed an answer for so long that its daemon is probably not running: no program waits for it.
     fn is_late(&self, port: PortId, now: Duration) -> bool {
         let late = self.ports.get(&port).and_then(|there| there.late);
         self.owes(port) && late.is_some_and(|(_, since)| now.saturating_sub(since) >= DIAL_TIMEOUT)
@@ -189,18 +189,18 @@ impl Policy {
         channel.is_some_and(|found| matches!(found.state, channel::State::Abandoned(_)))
     }
 
-    /// A neighbour made the circuit that a program asked for.
+    /// A neighbour made the circuit that a program requested.
     pub(crate) fn opened(&mut self, circuit: CircuitId, ring: Ring, resources: &mut impl Resources) {
         match self.complete(circuit, ring, (0, 0), resources) {
             Ok(()) => self.push(Output::Granted { circuit }),
-            // The cable went down after the answer had come: as if it had gone down before.
+            // The cable went down after the answer had come: handled as if it had gone down before.
             Err(Plain::Refused(Refusal::NoRoute)) => self.circuits.unopen(circuit),
             Err(why) => self.push(Output::Unusable { circuit, why }),
         }
     }
 
-    /// Completes the segments of the circuit that was asked for with what the neighbour said. `arrived`: units that had arrived
-    /// here before, and at the far end.
+    /// Completes the segments of the requested circuit with the neighbour's answer. `arrived`: stream offsets that had
+    /// arrived here before, and at the far end.
     pub(crate) fn complete(
         &mut self,
         circuit: CircuitId,
@@ -215,13 +215,13 @@ impl Policy {
         resources.complete((circuit, end), port, ring, arrived)
     }
 
-    /// The port that the end's circuit leaves by.
+    /// The port at which the end's circuit begins.
     pub fn port_of(&self, circuit: CircuitId) -> Option<PortId> {
         let channel = self.circuits.get(circuit)?.channel()?;
         Some(self.circuits.channel(channel)?.port)
     }
 
-    /// Checks the segment that a neighbour allotted for a circuit that it was asked for.
+    /// Checks the segment that a neighbour allocated for a circuit that this host asked for.
     pub(crate) fn check_allotted(&mut self, port: PortId, ring: Ring, len: u64) -> Result<(), Refusal> {
         let window = self.agreement(port).ok_or(Refusal::NoRoute)?.peer_window;
         if ring.segment.len != len || !ring.segment.fits(window) {
@@ -233,18 +233,18 @@ impl Policy {
 }
 
 impl<T> Attempt<T> {
-    /// The path.
+    /// The path of the attempt.
     pub(crate) fn path(&self) -> Path {
         self.path
     }
 
-    /// It is not made.
+    /// Gives the attempt up.
     pub(crate) fn forgo<R: Resources<Attempt = T>>(self, resources: &mut R) {
         resources.drop_attempt(self.path.port, self.memory);
     }
 }
 
-/// Memory for the first channel of a path.
+/// Allocates memory for the first channel of a path.
 pub(crate) fn attempt<R: Resources>(
     (path, route): (Path, Vec<HostId>),
     payer: R::Payer,

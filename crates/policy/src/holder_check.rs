@@ -1,5 +1,5 @@
-//! Ends that perhaps nobody holds any more: a process that was killed says nothing, and its session may live on in
-//! others, or its connection end while it lives. The kernel knows: a TCP connection without a socket file has no holder.
+//! Orphan check: ends that perhaps no process holds any more. A process that was killed sends no `Close`, and its session may live on in
+//! other processes, or its connection may end while it lives. The kernel knows: a TCP connection without a socket file has no holder.
 
 use crate::{Output, Policy, Resources};
 use crosslane_fabric::circuit::{End, State};
@@ -7,31 +7,31 @@ use crosslane_wire::CircuitId;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-/// How often such an end is looked at. So long must nobody hold an end whose program may be about to say `Close`.
+/// Interval between two checks of such an end. For this long no process must hold an end, since its program may be about to send `Close`.
 const LOOK: Duration = Duration::from_secs(1);
-/// The first look at an end whose session was lost; the pauses double from here on.
+/// The first check of an end whose session was lost; later intervals double.
 const SOON: Duration = Duration::from_millis(1);
-/// How often all ends are.
+/// Interval between two checks of all ends.
 const SWEEP: Duration = Duration::from_secs(30);
-/// Most ends that are looked at in one turn: about half a millisecond.
+/// Most ends that are checked in one turn: about half a millisecond.
 const BATCH: usize = 256;
 
-/// An end that perhaps nobody holds.
+/// An end that perhaps no process holds.
 #[derive(Clone, Copy, Debug)]
 struct Check {
     at: Duration,
-    /// Between the last look and this one.
+    /// Interval between the last check and this one.
     pause: Duration,
-    /// Since when nobody holds it, as far as was looked.
+    /// Since when no process holds the end, as far as was checked.
     gone: Option<Duration>,
 }
 
-/// Ends that are to be looked at, in the order of time: no number of them keeps others from their turn.
+/// Ends to check, in the order of time: each end gets its turn, however many there are.
 #[derive(Debug)]
 pub(crate) struct Checks {
     of: HashMap<CircuitId, Check>,
     due: BTreeSet<(Duration, CircuitId)>,
-    /// When all ends are looked at next, due or not.
+    /// When all ends are checked next, due or not.
     sweep_at: Duration,
 }
 
@@ -42,12 +42,12 @@ impl Default for Checks {
 }
 
 impl Checks {
-    /// Gives back memory for more than so many ends.
+    /// Frees memory for more than `ends` ends.
     pub(crate) fn shrink_to(&mut self, ends: usize) {
         self.of.shrink_to(ends);
     }
 
-    /// The end is gone.
+    /// The end is removed.
     pub(crate) fn remove(&mut self, circuit: CircuitId) {
         if let Some(check) = self.of.remove(&circuit) {
             self.due.remove(&(check.at, circuit));
@@ -60,7 +60,7 @@ impl Checks {
         self.of.insert(circuit, check);
     }
 
-    /// The next end whose time has come.
+    /// The next end that is due.
     fn take(&mut self, now: Duration) -> Option<(CircuitId, Check)> {
         let (_, circuit) = self.due.first().copied().filter(|(at, _)| *at <= now)?;
         let check = self.of.get(&circuit).copied();
@@ -69,39 +69,39 @@ impl Checks {
     }
 }
 
-/// What a look at an end has shown.
+/// The result of a check of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
-    /// It is held, or will be closed by whoever holds it.
+    /// It is held, or its holder will close it.
     Fine,
-    /// A process holds it, but that may end without a word.
+    /// A process holds it, but may die without sending `Close`.
     Held,
-    /// Nobody holds it.
+    /// No process holds it.
     Gone,
-    /// Nobody holds it, and no process lives that might say more about it.
+    /// No process holds it, and no process lives that might still send a message about it.
     Over,
 }
 
 impl Policy {
-    /// Perhaps nobody holds this end.
+    /// Schedules a check: perhaps no process holds this end.
     pub fn check_holders(&mut self, circuit: CircuitId, now: Duration) {
         if !self.checks.of.contains_key(&circuit) {
             self.checks.add(circuit, Check { at: now + LOOK, pause: LOOK, gone: None });
         }
     }
 
-    /// The same where a process has probably just ended.
+    /// As [`Self::check_holders`], if a process has probably just ended.
     pub fn check_holders_soon(&mut self, circuit: CircuitId, now: Duration) {
         self.checks.add(circuit, Check { at: now + SOON, pause: SOON, gone: None });
     }
 
-    /// The same where what was seen of the end counts no more.
+    /// As [`Self::check_holders`], discarding the results of earlier checks.
     pub fn check_holders_anew(&mut self, circuit: CircuitId, now: Duration) {
         self.checks.remove(circuit);
         self.check_holders(circuit, now);
     }
 
-    /// Makes the checks whose time has come; [`Output::NobodyHolds`] follows for ends that nobody holds.
+    /// Checks the ends that are due; [`Output::NobodyHolds`] follows for ends that no process holds.
     pub(crate) fn check_due_holders(&mut self, now: Duration, resources: &mut impl Resources) {
         if now >= self.checks.sweep_at {
             self.checks.sweep_at = now + SWEEP;
@@ -125,7 +125,7 @@ impl Policy {
         }
     }
 
-    /// When [`Self::check_due_holders`] shall be called next.
+    /// When [`Self::check_due_holders`] must be called next.
     pub(crate) fn checks_deadline(&self) -> Option<Duration> {
         let sweep = self.circuits.iter().next().map(|_| self.checks.sweep_at);
         let next = self.checks.due.first().map(|(at, _)| *at);

@@ -1,5 +1,5 @@
-//! What a daemon decides about its neighbours, circuits and streams: which cables are used, which paths are tried, who is
-//! answered what, how streams go on over other circuits. The protocol underneath is `crosslane-fabric`'s.
+//! A daemon's decisions about its neighbours, circuits and streams: which cables it uses, which paths it tries, how it
+//! answers requests, how streams move to other circuits. The protocol underneath is `crosslane-fabric`'s.
 //!
 //! ```text
 //!   handle_cable_up, handle_message, dial, handle_time ... --> [Policy] --> poll_output, poll_deadline
@@ -7,13 +7,13 @@
 //!                                            an answer is needed v  | at once
 //!                                                             [Resources]: memory, quotas, who listens
 //! ```
-//! Nothing here has a clock, a thread, a socket, randomness or memory of its own: time is an argument, and what must be
-//! answered in the middle of a decision is asked of the caller's [`Resources`]. The daemon drives this machine, and so does
-//! the simulator (`tests/simulator`), with the same constants and the same code: decision 34.
+//! Nothing here has a clock, a thread, a socket, randomness or memory of its own: time is an argument, and answers that a
+//! decision needs at once come from the caller's [`Resources`]. The daemon drives this state machine, and so does the
+//! simulator (`tests/simulator`), with the same constants and the same code: decision 34.
 //!
-//! [`neighbour`] has the cables and what neighbours say, [`ways`] which cables lead anywhere, [`dial`] circuits that are
-//! asked for here, [`answer`] those that neighbours ask for, [`resume`] streams that move, [`transit`] circuits that pass
-//! through, [`holder_check`] whether anybody holds an end.
+//! [`neighbour`] has the cables and the neighbours' messages, [`ways`] the paths in use, [`dial`] circuits that this host
+//! requests, [`answer`] circuits that neighbours request, [`resume`] streams that move, [`transit`] circuits that pass
+//! through, [`holder_check`] the orphan check of ends.
 #![forbid(unsafe_code)]
 
 pub mod answer;
@@ -38,10 +38,10 @@ use crosslane_wire::{CircuitId, HostId, PortId, TransitId};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
-/// Everything that a host knows of the network and decides by.
+/// All that a host knows of the network and decides by.
 #[derive(Debug)]
 pub struct Policy {
-    /// Who is where.
+    /// Link states and paths.
     pub links: Links,
     /// Ends of circuits, and circuits that pass through.
     pub circuits: Circuits,
@@ -54,18 +54,18 @@ pub struct Policy {
     outputs: VecDeque<Output>,
 }
 
-/// What is decided about one end by, besides its state in [`Circuits`].
+/// State for decisions about one end, besides its state in [`Circuits`].
 #[derive(Debug, Default)]
 struct EndState {
-    /// Ports whose paths were tried for the circuit that is being asked for.
+    /// Ports at which paths were tried for the circuit that is being requested.
     tried: Vec<PortId>,
-    /// Until when a program waits for its connection.
+    /// When the program stops waiting for its connection.
     deadline: Duration,
-    /// Bytes of the segment that was refused last for the circuit that is being sought: the next one is shorter.
+    /// Length, bytes, of the segment that was refused last for the circuit that is being sought: the next one is shorter.
     refused: Option<u64>,
-    /// Bytes of the segment that the neighbour was offered last, and must allot.
+    /// Length, bytes, of the segment that was last offered to the neighbour; the neighbour must allocate as much.
     len: u64,
-    /// The generation whose segments are there, and whose programs wait to hear what has arrived at the connecting side.
+    /// The generation whose segments exist and whose programs wait until the connecting side has reported how much arrived there.
     waiting: Option<u32>,
 }
 
@@ -85,7 +85,7 @@ impl Policy {
         }
     }
 
-    /// The time is `now`; what was due until then happens.
+    /// Sets the time, and does what is due.
     pub fn handle_time(&mut self, now: Duration, resources: &mut impl Resources) {
         self.circuits.handle_time(now);
         self.links.handle_time(now);
@@ -93,7 +93,7 @@ impl Policy {
         self.check_due_holders(now, resources);
     }
 
-    /// When [`Self::handle_time`] shall be called next.
+    /// When [`Self::handle_time`] must be called next.
     pub fn poll_deadline(&self) -> Option<Duration> {
         let links = Some(self.links.poll_deadline());
         [links, self.circuits.poll_deadline(), self.ways_deadline(), self.checks_deadline()]
@@ -102,7 +102,7 @@ impl Policy {
             .min()
     }
 
-    /// What shall be done next, in this order; `resources` answer what must be known for it.
+    /// The next action; the caller executes them in this order. `resources` answers questions on the way.
     pub fn poll_output(&mut self, now: Duration, resources: &mut impl Resources) -> Option<Output> {
         loop {
             if let Some(output) = self.outputs.pop_front() {
@@ -113,7 +113,7 @@ impl Policy {
         }
     }
 
-    /// Does what the circuits' state machine wants, as far as it can be done here.
+    /// Executes an action that the circuits' state machine asks for, as far as that is possible here.
     fn run(&mut self, wanted: circuit::Output, now: Duration, resources: &mut impl Resources) {
         use circuit::Output as Wanted;
         match wanted {
@@ -152,7 +152,7 @@ impl Policy {
         }
     }
 
-    /// Gives back memory for more than so many ends, or for more than there are.
+    /// Frees memory for more than `ends` ends, or for more than there are.
     pub fn shrink_to(&mut self, ends: usize) {
         self.ends.shrink_to(ends);
         self.checks.shrink_to(ends);
@@ -160,7 +160,7 @@ impl Policy {
         self.outputs.shrink_to(ends);
     }
 
-    /// How many ends and circuits in transit something is decided about.
+    /// Number of ends and circuits in transit for which this keeps state.
     pub fn decided(&self) -> usize {
         self.ends.len() + self.transits.len()
     }

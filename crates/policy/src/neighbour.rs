@@ -1,4 +1,4 @@
-//! The cables of this host, and what the neighbours' daemons say.
+//! The cables of this host, and the messages of the neighbours' daemons.
 
 use crate::answer::Asked;
 use crate::{Notice, Output, Policy, Resources};
@@ -9,32 +9,32 @@ use crosslane_wire::control::{Control, LinkState};
 use crosslane_wire::{ChannelId, PortId};
 use std::time::Duration;
 
-/// One of this host's ports, as far as anything is decided by it.
+/// One of this host's ports.
 #[derive(Debug, Default)]
 pub(crate) struct Port {
-    /// Its losses.
+    /// Damping by its earlier losses.
     pub(crate) damping: Damping,
     /// Its cable, while it is up.
     pub(crate) up: Option<Up>,
-    /// The channel that the neighbour owes an answer for, and since when.
+    /// The channel for which the neighbour has not answered in time, and since when.
     pub(crate) late: Option<(ChannelId, Duration)>,
 }
 
 /// A cable that is up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Up {
-    /// What both sides agreed upon.
+    /// What both sides agreed on at set-up.
     pub(crate) agreement: Agreement,
     /// When it may be used, if it is not used yet.
     pub(crate) join_at: Option<Duration>,
-    /// When its neighbour was asked a question that it has not answered.
+    /// When the neighbour got a keepalive request that it has not answered.
     pub(crate) asked: Option<Duration>,
-    /// The neighbour does not answer: nothing is led through it.
+    /// The neighbour does not answer: no path leads through it.
     pub(crate) silent: bool,
 }
 
 impl Policy {
-    /// The cable at `port` is up: it is used as soon as it may be trusted.
+    /// The cable at `port` is up: it is used as soon as damping allows.
     pub fn handle_cable_up(&mut self, port: PortId, agreement: Agreement, now: Duration) {
         let is_only_way = self.links.next_hop(agreement.peer).is_none();
         let there = self.ports.entry(port).or_default();
@@ -56,7 +56,7 @@ impl Policy {
         self.circuits.handle_link_down(port, was.agreement.peer, death);
     }
 
-    /// The neighbour at `port` says something; it comes back if it is of no concern here.
+    /// Handles a message of the neighbour at `port`; returns it if it is not for this state machine.
     pub fn handle_message(
         &mut self,
         port: PortId,
@@ -92,12 +92,12 @@ impl Policy {
         None
     }
 
-    /// What of link states is owed to the neighbour at `port`, a message of it at a time: asked for as long as there is room.
+    /// The next message of link states for the neighbour at `port`; call this as long as there is room.
     pub fn poll_link_states(&mut self, port: PortId) -> Option<Control> {
         self.links.poll_output(port).map(Control::LinkStates)
     }
 
-    /// What follows from the link states that have come: once for many of them.
+    /// Computes what follows from the link states that have arrived: once for many of them.
     pub fn follow_links(&mut self, now: Duration) {
         while let Some(host) = self.links.poll_new_life() {
             self.circuits.handle_new_life(host);
@@ -107,7 +107,7 @@ impl Policy {
         }
     }
 
-    /// Whether the neighbour at `port` owes an answer for so long that nothing is led through it.
+    /// Whether the neighbour at `port` has not answered for so long that no path leads through it.
     pub fn is_silent(&self, port: PortId) -> bool {
         self.up(port).is_some_and(|up| up.silent)
     }

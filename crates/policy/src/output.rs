@@ -1,4 +1,4 @@
-//! What the policy wants done, and what it has to say.
+//! Actions that the policy asks its caller for, and its notices.
 
 use crosslane_fabric::circuit::Death;
 use crosslane_wire::control::{Control, Refusal};
@@ -6,161 +6,160 @@ use crosslane_wire::local::Plain;
 use crosslane_wire::{ChannelId, CircuitId, Epoch, HostId, PortId, TransitId};
 use std::time::Duration;
 
-/// What shall be done.
+/// An action for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Send to the neighbour at `port`.
     Send {
-        /// Our port.
+        /// This host's port.
         port: PortId,
         /// The message.
         message: Control,
     },
     /// Take the cable down: its neighbour shuts down, or broke the protocol.
     BreakOff {
-        /// Our port.
+        /// This host's port.
         port: PortId,
         /// Which of the two.
         death: Death,
-        /// For people.
+        /// The reason, for display.
         why: String,
     },
-    /// The first segments of an end that a program asked for are complete: the program gets them.
+    /// The first segments of an end that a program requested are complete: give them to the program.
     Granted {
         /// The end.
         circuit: CircuitId,
     },
-    /// The circuit that a program asked for will not be; the end is gone next.
+    /// The circuit that a program requested cannot be made; the end is removed next.
     Refused {
         /// The end.
         circuit: CircuitId,
-        /// Why.
+        /// The reason.
         why: Refusal,
     },
-    /// The neighbour made a circuit that cannot be used: the end is broken off, and its program told why.
+    /// The neighbour made a circuit that cannot be used: abort the end and tell its program the reason.
     Unusable {
         /// The end.
         circuit: CircuitId,
-        /// Why.
+        /// The reason.
         why: Plain,
     },
-    /// The end's circuit is lost; its programs stop until it has another.
+    /// The end's circuit is lost; its programs must stop until it has another.
     Moving {
         /// The end.
         circuit: CircuitId,
     },
-    /// The end goes on over its newest circuit: its programs get those segments. If its program is gone,
-    /// [`crosslane_fabric::Circuits::finish`] follows.
+    /// The end goes on over its newest circuit: give its programs those segments. If its program has ended, the caller
+    /// calls [`crosslane_fabric::Circuits::finish`].
     GoesOn {
         /// The end.
         circuit: CircuitId,
-        /// Units of the stream that have arrived at the far end.
+        /// Stream offset that has arrived at the far end.
         arrived: u64,
     },
-    /// The programs that hold the end must hear that it is dead.
+    /// The end is dead: tell the programs that hold it.
     Died {
         /// The end.
         circuit: CircuitId,
-        /// Why.
+        /// The reason.
         death: Death,
     },
-    /// The far end was closed or is lost while ours is still held.
+    /// The far end was closed or is lost while this one is still open.
     FarClosed {
         /// The end.
         circuit: CircuitId,
     },
-    /// Nobody holds the end any more, since some time ago if `late`: it is closed here next.
+    /// No process holds the end any more, for some time already if `late`: it is closed next.
     NobodyHolds {
         /// The end.
         circuit: CircuitId,
-        /// Nobody has said so in that time.
+        /// Whether a whole interval has passed without a `Close`.
         late: bool,
     },
-    /// The accepting side asks whether the socket of this end became the connection:
-    /// [`crosslane_fabric::Circuits::tell_proof`] follows.
+    /// The accepting side asks whether the connection is that of this end's socket: the caller calls
+    /// [`crosslane_fabric::Circuits::tell_proof`].
     Prove {
         /// The end.
         circuit: CircuitId,
     },
-    /// The connecting side's daemon says whether the socket of its end is the connection.
+    /// The connecting side's daemon answers whether the connection is that of its end's socket.
     Proven {
-        /// Our end.
+        /// This host's end.
         circuit: CircuitId,
         /// Whether it is.
         is_so: bool,
     },
-    /// The end is gone.
+    /// The end is removed.
     Free {
         /// The end.
         circuit: CircuitId,
     },
-    /// A channel is gone: nobody writes into its memory any more.
+    /// A channel is removed: no host writes into its memory any more.
     Freed {
-        /// Which.
+        /// The channel.
         channel: ChannelId,
         /// Its port.
         port: PortId,
         /// The cable's epoch when it was made.
         epoch: Epoch,
     },
-    /// One side of a circuit in transit closed in order: what it wrote is passed on, then
-    /// [`crosslane_fabric::Circuits::drained`] follows.
+    /// One side of a circuit in transit closed in order: forward all that it wrote, then call [`crosslane_fabric::Circuits::drained`].
     Drain {
         /// The circuit.
         transit: TransitId,
-        /// Which of its two channels.
+        /// Index of the side's channel.
         side: usize,
     },
-    /// A circuit in transit is over; nothing more is passed on.
+    /// A circuit in transit is over; forward nothing more.
     Stop {
         /// The circuit.
         transit: TransitId,
     },
-    /// Nothing is to be done: this is for people and counters.
+    /// No action: information for display and counters.
     Notice(Notice),
 }
 
-/// What people may want to know.
+/// Information for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// A cable flaps: it is used only when it has stayed up for so long.
+    /// A cable flaps: it is used only when it has stayed up for this long.
     Held {
-        /// Our port.
+        /// This host's port.
         port: PortId,
-        /// How long.
+        /// The required time.
         hold: Duration,
     },
     /// The cable is used from now on.
     Used {
-        /// Our port.
+        /// This host's port.
         port: PortId,
     },
-    /// The neighbour does not answer; streams through it take other ways.
+    /// The neighbour does not answer; streams through it take other paths.
     Silent {
-        /// Our port.
+        /// This host's port.
         port: PortId,
-        /// Who is there.
+        /// The neighbour.
         peer: HostId,
     },
-    /// It answers again.
+    /// The neighbour answers again.
     Answers {
-        /// Our port.
+        /// This host's port.
         port: PortId,
-        /// Who is there.
+        /// The neighbour.
         peer: HostId,
     },
-    /// Ways have changed: these hosts can be reached.
+    /// Paths have changed: these hosts are in reach now.
     InReach {
         /// Their ids.
         hosts: Vec<HostId>,
-        /// Whether another host has our id.
+        /// Whether another host has this host's id.
         duplicate_id: bool,
     },
-    /// What the neighbour said contradicts what was before, or cannot be: it was left aside.
+    /// A neighbour's message contradicts the present state, or is impossible: it was ignored.
     Contradiction {
-        /// Our port.
+        /// This host's port.
         port: PortId,
-        /// What.
+        /// The contradiction.
         why: String,
     },
 }

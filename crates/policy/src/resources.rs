@@ -1,4 +1,4 @@
-//! What a decision needs an answer to at once, from whoever has memory, quotas and programs.
+//! Questions that a decision must have answered at once, by the owner of memory, quotas and programs.
 
 use crate::answer::Asked;
 use crosslane_fabric::circuit::{End, Path};
@@ -7,62 +7,62 @@ use crosslane_wire::local::Plain;
 use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SegmentRange, TransitId};
 use std::net::IpAddr;
 
-/// A ring in somebody's inbound memory, as neighbours name it to each other.
+/// A ring in a host's inbound memory, as neighbours describe it to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
-    /// The segment that it lies in.
+    /// The segment that contains it.
     pub segment: SegmentRange,
     /// The key of its marks.
     pub key: u64,
 }
 
-/// What a circuit is asked for.
+/// The purpose of a requested circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A new stream.
     New,
-    /// A stream that lost its circuit goes on: it may use what is kept free for that.
+    /// A stream that lost its circuit: it may use the memory that is reserved for such streams.
     Move,
 }
 
 /// How long a ring is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// As long as those of new streams now, as far as there is room.
+    /// As long as rings of new streams are now, as far as there is room.
     Ample,
-    /// As short as those of crowded windows.
+    /// As short as rings in a crowded window.
     Short,
-    /// As long as those of streams that move, as far as there is room; shorter than one whose segment was refused.
+    /// As long as rings of streams that move, as far as there is room; shorter than that of a segment that was refused.
     Moved {
-        /// Bytes of that segment.
+        /// Length of the refused segment, bytes.
         refused: Option<u64>,
     },
 }
 
-/// What was made for a circuit in transit before the host behind is asked.
+/// Memory for a circuit in transit, made before the next host is asked.
 #[derive(Debug)]
 pub struct Prepared<T> {
-    /// What the caller keeps.
+    /// The caller's own record of it.
     pub made: T,
-    /// Our memory that the host behind writes.
+    /// The ring in this host's memory into which the next host writes.
     pub behind: Ring,
-    /// Hosts that have pumped so far, this one included if it does.
+    /// Hosts up to and including this one that pump.
     pub pumps: u8,
 }
 
-/// Memory, quotas, listeners and programs of a host. Each call is answered at once, and none calls back.
+/// Memory, quotas, listeners and programs of a host. Each call answers at once, and none calls back into the policy.
 ///
-/// What is taken by `attempt`, `admit` and `prepare_transit` is kept by the caller, under the name that follows:
-/// `keep_attempt`, `keep_answer`, `keep_transit`; or given back: `drop_attempt`, `drop_answer`. The memory of a channel is
-/// free when [`crate::Output::Freed`] says so.
+/// The policy ends each `attempt`, `admit` and `prepare_transit` by one of two calls: the caller keeps the resource for a
+/// channel or an end (`keep_attempt`, `keep_answer`, `keep_transit`), or frees it (`drop_attempt`, `drop_answer`). The
+/// memory of a channel may be freed at [`crate::Output::Freed`].
 pub trait Resources {
-    /// Who pays for what an end takes.
+    /// The account that is charged for an end.
     type Payer: Copy;
-    /// What was taken for an end that a program asks for, beside its first circuit.
+    /// Resources for an end that a program requests, besides its first circuit.
     type End;
-    /// Memory for a circuit that a neighbour is about to be asked for.
+    /// Memory for a circuit for which a neighbour is about to be asked.
     type Attempt;
-    /// An end, and its memory, for a circuit that a neighbour asks for.
+    /// An end, and its memory, for a circuit that a neighbour requests.
     type Answer;
     /// Memory for a circuit that passes through.
     type Transit;
@@ -70,16 +70,16 @@ pub trait Resources {
     /// The host that has this fabric address.
     fn host_of(&self, address: IpAddr) -> Option<HostId>;
 
-    /// A number that nobody can guess.
+    /// A random number that cannot be guessed.
     fn random(&mut self) -> u64;
 
-    /// Who pays for an end, if it may have one circuit more.
+    /// The account that is charged for an end, if it may have one circuit more.
     fn payer(&mut self, circuit: CircuitId) -> Option<Self::Payer>;
 
-    /// Memory for the first channel of a path.
+    /// Allocates memory for the first channel of a path.
     ///
     /// # Errors
-    /// There is none, or the payer may not have it.
+    /// There is none, or the account may not have it.
     fn attempt(
         &mut self,
         payer: Self::Payer,
@@ -88,10 +88,10 @@ pub trait Resources {
         size: Size,
     ) -> Result<(Self::Attempt, Ring), Plain>;
 
-    /// An end is there from now on.
+    /// An end exists from now on.
     fn begin(&mut self, circuit: CircuitId, end: Self::End);
 
-    /// The attempt is this channel's, of the end's circuit of this generation.
+    /// The attempt belongs to this channel, of the end's circuit of this generation.
     fn keep_attempt(
         &mut self,
         circuit: CircuitId,
@@ -100,17 +100,17 @@ pub trait Resources {
         attempt: Self::Attempt,
     );
 
-    /// The attempt is not made.
+    /// The attempt is given up.
     fn drop_attempt(&mut self, port: PortId, attempt: Self::Attempt);
 
-    /// The end's attempt came to nothing; its memory is freed with its channel.
+    /// The end's attempt failed; its memory is freed with its channel.
     fn forget_attempt(&mut self, circuit: CircuitId);
 
-    /// The neighbour at `port` made the circuit of the end's attempt: its ring is as long as ours, and in the window.
-    /// `arrived`: units of the stream here and at the far end.
+    /// The neighbour at `port` made the circuit of the end's attempt: its ring is as long as this host's, and inside the
+    /// window. `arrived`: stream offsets that have arrived here and at the far end.
     ///
     /// # Errors
-    /// The ring is not there, or cannot be used.
+    /// The ring does not exist, or cannot be used.
     fn complete(
         &mut self,
         of: (CircuitId, &End),
@@ -119,35 +119,34 @@ pub trait Resources {
         arrived: (u64, u64),
     ) -> Result<(), Plain>;
 
-    /// Units of the stream that have arrived by the newest segments of an end whose programs have stopped; `None`: nobody
-    /// reads any more.
+    /// Stream offset that has arrived in the newest segments of an end whose programs have stopped; `None`: no program reads any more.
     fn arrived(&mut self, circuit: CircuitId) -> Option<u64>;
 
-    /// The same, after its programs were made to stop: the end is in this state now.
+    /// As [`Self::arrived`], after stopping the end's programs; `end` is the end's present state.
     fn stop_and_count(&mut self, circuit: CircuitId, end: &End) -> Option<u64>;
 
-    /// Whether a process holds the socket of an end, which is in this state; `None`: that cannot be told.
+    /// Whether a process holds the socket of an end; `end` is its present state. `None`: unknown.
     fn is_held(&self, circuit: CircuitId, end: &End) -> Option<bool>;
 
-    /// Whether no session that holds the end has a connection.
+    /// Whether all sessions that hold the end have lost their connection.
     fn is_lost(&self, circuit: CircuitId) -> bool;
 
     /// Whether the processes of all sessions that hold the end have ended.
     fn is_orphaned(&self, circuit: CircuitId) -> bool;
 
-    /// A program here for a circuit that the neighbour at `port` asks for, and memory.
+    /// Finds the listening program for a circuit that the neighbour at `port` requests, and allocates memory.
     ///
     /// # Errors
-    /// Nobody listens, or there is no memory, or the neighbour may not have it.
+    /// No program listens, or there is no memory, or the neighbour may not have it.
     fn admit(&mut self, port: PortId, asked: &Asked) -> Result<(Self::Answer, Ring), Refusal>;
 
-    /// The answer is this channel's, of the new end `circuit`.
+    /// The answer belongs to this channel, of the new end `circuit`.
     fn keep_answer(&mut self, circuit: CircuitId, channel: ChannelId, answer: Self::Answer);
 
-    /// The answer is not given.
+    /// The answer is given up.
     fn drop_answer(&mut self, port: PortId, answer: Self::Answer);
 
-    /// Memory for the channel by which an end here goes on, of whose stream so many units have arrived here.
+    /// Allocates memory for the channel over which an existing end goes on; `arrived` is the stream offset that has arrived here.
     ///
     /// # Errors
     /// There is none.
@@ -159,7 +158,7 @@ pub trait Resources {
         arrived: u64,
     ) -> Result<Ring, Refusal>;
 
-    /// Memory for a circuit from the neighbour at the first port to the one at the second.
+    /// Allocates memory for a circuit from the neighbour at the first port to the neighbour at the second.
     ///
     /// # Errors
     /// There is none, or the neighbour may not have it.
@@ -169,7 +168,7 @@ pub trait Resources {
         asked: &Asked,
     ) -> Result<Prepared<Self::Transit>, Refusal>;
 
-    /// It is that of this circuit, and of its channels before and behind.
+    /// The memory belongs to this circuit, and to its channels to the host before and to the next host.
     fn keep_transit(
         &mut self,
         transit: TransitId,
@@ -178,11 +177,11 @@ pub trait Resources {
         made: Self::Transit,
     );
 
-    /// The host behind has made its half, behind which so many hosts pump: bytes are passed on from now on. Our ring for the
-    /// host before, by its channel, and how many hosts pump from here on.
+    /// The next host has made its half, behind which `pumps` hosts pump: forward bytes from now on. Returns this host's
+    /// ring for the host before, and how many hosts pump from here on.
     ///
     /// # Errors
-    /// The ring is not there, or cannot be used.
+    /// The ring does not exist, or cannot be used.
     fn begin_transit(
         &mut self,
         transit: TransitId,

@@ -1,5 +1,5 @@
-//! Streams that go on over another circuit: decision 11. The state machine is `crosslane_fabric::moving`; here is which paths
-//! are tried, and what both sides say has arrived.
+//! Streams that move to another circuit: decision 11. The state machine is `crosslane_fabric::moving`; this module
+//! chooses the paths to try, and exchanges the stream offsets that have arrived on both sides.
 
 use crate::answer::{Asked, path_of};
 use crate::dial::{DIAL_TIMEOUT, attempt};
@@ -45,7 +45,7 @@ impl Policy {
         Some(())
     }
 
-    /// A try came to nothing. The far program has not sent anything there: it waits to hear what has arrived here.
+    /// A try failed. The far program has not sent anything on that circuit: it waits for this side's report of what has arrived.
     pub(crate) fn try_failed(&mut self, circuit: CircuitId, why: Refusal) {
         if matches!(why, Refusal::NoMemory | Refusal::Quota)
             && let Some(state) = self.ends.get_mut(&circuit)
@@ -55,7 +55,7 @@ impl Policy {
         self.circuits.try_failed(circuit, why);
     }
 
-    /// A path was found, and the far program has stopped: what it sent before is counted, and programs go on.
+    /// A path was found, and the far program has stopped: counts the bytes that it sent before, and lets this host's programs go on.
     pub(crate) fn resumed(
         &mut self,
         circuit: CircuitId,
@@ -66,7 +66,7 @@ impl Policy {
         let here = if self.is_read(circuit) { resources.arrived(circuit) } else { None };
         let here = here.unwrap_or(ARRIVED_ALL);
         if self.complete(circuit, ring, (here, arrived), resources).is_err() {
-            // Its cable is lost already: the search goes on.
+            // The cable of that path is lost already: the search goes on.
             return self.circuits.lose(circuit, Death::Cable);
         }
         self.circuits.tell_arrived(circuit, here);
@@ -107,7 +107,7 @@ impl Policy {
         }
     }
 
-    /// The connecting side says what has arrived there, after our programs had stopped: they go on.
+    /// The connecting side reports what has arrived there, after this host's programs had stopped: they go on.
     pub(crate) fn arrived_there(&mut self, circuit: CircuitId, units: u64) {
         let generation = self.circuits.get(circuit).map(|end| end.generation);
         let waiting = self.ends.get_mut(&circuit).and_then(|state| state.waiting.take());
@@ -116,7 +116,7 @@ impl Policy {
         }
     }
 
-    /// Programs go on by the newest circuit.
+    /// Lets programs go on over the newest circuit.
     fn go_on(&mut self, circuit: CircuitId, arrived: u64) {
         if let Some(state) = self.ends.get_mut(&circuit) {
             state.refused = None;
@@ -125,7 +125,7 @@ impl Policy {
         self.push(Output::GoesOn { circuit, arrived });
     }
 
-    /// Whether a program reads what arrives.
+    /// Whether a program still reads the bytes that arrive.
     fn is_read(&self, circuit: CircuitId) -> bool {
         self.circuits.get(circuit).is_some_and(|end| !matches!(end.state, State::Closing(_)))
     }

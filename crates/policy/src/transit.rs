@@ -1,4 +1,4 @@
-//! Circuits through this host: decision 10. The state machine is `crosslane_fabric::transit`; here is which are let through.
+//! Circuits through this host: decision 10. The state machine is `crosslane_fabric::transit`; this module decides which are allowed.
 
 use crate::Policy;
 use crate::answer::{Asked, path_of};
@@ -11,14 +11,14 @@ use crosslane_wire::local::Plain;
 use crosslane_wire::{HostId, PortId, TransitId};
 use std::time::Duration;
 
-/// What is decided about a circuit in transit by.
+/// State for decisions about a circuit in transit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct State {
-    /// The port behind.
+    /// The port to the next host.
     onward: PortId,
-    /// Bytes of its segments.
+    /// Length of its segments, bytes.
     len: u64,
-    /// How it is closed if it cannot be made.
+    /// How to close it if it cannot be made.
     late: Closing,
 }
 
@@ -34,7 +34,7 @@ impl Policy {
     ) -> Result<(), Refusal> {
         let agreement = self.check_segment(port, asked.segment)?;
         let before = path_of(port, &agreement, asked)?;
-        // One that goes in circles would take memory of each host again and again: the first to see itself ahead refuses.
+        // A circuit that goes in circles would take memory of each host repeatedly: the first host that finds itself ahead refuses.
         let cables = usize::from(before.hops) + route.len();
         if cables > MAX_HOPS.into() || route.contains(&self.me) {
             return Err(Refusal::Protocol);
@@ -63,14 +63,14 @@ impl Policy {
         Ok(())
     }
 
-    /// The way on to the host `next`, which is not back through `port`.
+    /// The path on to the host `next`, which does not lead back through `port`.
     fn path_behind(&self, port: PortId, next: HostId, hops: u8) -> Result<Path, Refusal> {
         let onward = self.links.port_to(next).filter(|onward| *onward != port).ok_or(Refusal::NoRoute)?;
         let epoch = self.agreement(onward).ok_or(Refusal::NoRoute)?.epoch;
         Ok(Path { port: onward, epoch, hops, pumps: 0 })
     }
 
-    /// The far half of a circuit is there, behind which so many hosts pump: it is in use from now on.
+    /// The onward half of a circuit exists, behind which `pumps` hosts pump: forwarding begins now.
     pub(crate) fn passed(
         &mut self,
         transit: TransitId,
@@ -102,7 +102,7 @@ impl Policy {
         resources.begin_transit(transit, before, ring, pumps)
     }
 
-    /// Breaks a circuit in transit off, of which a side did what it must not; [`crate::Output::Stop`] follows.
+    /// Aborts a circuit in transit of which a side broke the protocol; [`crate::Output::Stop`] follows.
     pub fn break_transit(&mut self, transit: TransitId) {
         self.circuits.break_transit(transit, Closing::Abort);
     }

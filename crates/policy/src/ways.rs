@@ -1,43 +1,42 @@
-//! Which cables lead anywhere: those that stay up, whose far daemon answers. Streams go back to shorter ways.
+//! The cables in use: those that stay up, and whose far daemon answers. Moves streams back to shorter paths.
 
 use crate::{Notice, Output, Policy};
 use crosslane_wire::PortId;
 use crosslane_wire::control::Control;
 use std::time::Duration;
 
-/// How often a neighbour is asked whether it is there, while streams go through it to hosts behind it.
+/// Interval between keepalive requests to a neighbour, while streams pass through it to other hosts.
 const ASK_EVERY: Duration = Duration::from_millis(250);
-/// How long its answer may take. A daemon waits for a processor on a busy machine; a needless move costs a pause only.
+/// How long its answer may take. On a busy machine a daemon waits for a processor; a needless move costs only a pause.
 const SILENCE: Duration = Duration::from_millis(1000);
-/// How long after a change of links ways are looked at. Streams are taken to shorter ones once two looks in turn have
-/// seen the same.
+/// How long after a change of links paths are compared. Streams move to shorter paths once two comparisons in a row had the same result.
 const SETTLE: Duration = Duration::from_millis(100);
-/// Streams that are taken to shorter ways at a time.
+/// Most streams that move to shorter paths at a time.
 const BATCH: usize = 32;
 /// Pause between two batches.
 const BATCH_PAUSE: Duration = Duration::from_millis(1);
 
-/// What is due.
+/// Times at which something is due.
 #[derive(Debug, Default)]
 pub(crate) struct Ways {
-    /// When ways are looked at, and streams taken to shorter ones, if links have changed.
+    /// When to compare paths and move streams to shorter ones, if links have changed.
     shorten_at: Option<Duration>,
-    /// When neighbours are asked whether they are there, if streams go through them.
+    /// When to send keepalive requests to neighbours, if streams pass through them.
     ask_at: Duration,
     /// Whether there are circuits of more than one cable here.
     pub(crate) relies: bool,
-    /// Whether changes of ways are found out though no stream is here to take them.
+    /// Whether to compute changes of paths although no stream here could use them.
     reports: bool,
 }
 
 impl Policy {
-    /// Somebody wants to hear [`Notice::InReach`] also while there are no streams: finding all ways is the dearest thing that
-    /// a host does.
+    /// The caller wants [`Notice::InReach`] also while there are no streams. It is off by default, since computing all
+    /// paths is the most expensive work of a host.
     pub fn report_reach(&mut self) {
         self.ways.reports = true;
     }
 
-    /// The neighbour at `port` has said something.
+    /// A message of the neighbour at `port` has arrived.
     pub(crate) fn heard_from(&mut self, port: PortId) {
         let Some(up) = self.ports.get_mut(&port).and_then(|there| there.up.as_mut()) else { return };
         up.asked = None;
@@ -48,7 +47,7 @@ impl Policy {
         }
     }
 
-    /// The cable at `port` is used from now on.
+    /// Uses the cable at `port` from now on.
     pub(crate) fn join(&mut self, port: PortId) {
         let Some(up) = self.ports.get_mut(&port).and_then(|there| there.up.as_mut()) else { return };
         up.join_at = None;
@@ -57,12 +56,12 @@ impl Policy {
         self.push(Output::Notice(Notice::Used { port }));
     }
 
-    /// Links have changed: once for many of them it is seen what became of the ways.
+    /// Links have changed: schedules one comparison of paths for all changes of a short time.
     pub(crate) fn ways_may_have_changed(&mut self, now: Duration) {
         self.ways.shorten_at.get_or_insert(now + SETTLE);
     }
 
-    /// What is due: cables that may be used by now, questions to neighbours, streams that can take a shorter way.
+    /// Does what is due: uses cables that damping allows by now, sends keepalive requests, moves streams to shorter paths.
     pub(crate) fn tend_ways(&mut self, now: Duration) {
         self.join_due(now);
         if self.ways.ask_at <= now {
@@ -75,7 +74,7 @@ impl Policy {
         }
     }
 
-    /// When [`Self::tend_ways`] shall be called next.
+    /// When [`Self::tend_ways`] must be called next.
     pub(crate) fn ways_deadline(&self) -> Option<Duration> {
         let joins = self.ports.values().filter_map(|there| there.up?.join_at).min();
         let asks = self.ways.relies.then_some(self.ways.ask_at);
@@ -89,14 +88,14 @@ impl Policy {
         };
         let waiting: Vec<_> = self.ports.iter().filter_map(waiting).collect();
         for (port, peer, at) in waiting {
-            // A cable that is not to be trusted is better than none.
+            // A cable that damping holds back is better than none.
             if at <= now || self.links.next_hop(peer).is_none() {
                 self.join(port);
             }
         }
     }
 
-    /// Ways have changed if they are not as they were at the last look.
+    /// Compares the paths with those of the last comparison.
     fn look_at_ways(&mut self, now: Duration) {
         let matters = self.ways.reports || self.circuits.iter().next().is_some();
         if !matters || !self.links.poll_changed() {

@@ -1,7 +1,7 @@
-//! What every back end must do, as checks that run on any [`Cable`].
+//! The conformance suite: checks that run on any [`Cable`].
 //!
 //! [`run`] makes a fresh cable for each check. A check fails by panic. The checks never sleep: they poll, and let the
-//! ports' own time pass by [`Cable::pass`], until a deadline of real time.
+//! ports' own time pass by [`Cable::pass`], until a deadline in real time.
 
 mod links;
 mod memory;
@@ -11,23 +11,22 @@ mod rig;
 use crate::Port;
 pub use rig::Rig;
 
-/// Two ports and what joins them. Both sides are up to date in their own time: the suite calls all methods from one
-/// thread.
+/// Two ports and the cable between them. The suite calls all methods from one thread.
 pub trait Cable {
     /// The back end.
     type Port: Port;
-    /// The side that stays.
+    /// The side that stays up.
     fn a(&mut self) -> &mut Self::Port;
-    /// The side that dies and comes back.
+    /// The side that is killed and revived.
     fn b(&mut self) -> &mut Self::Port;
-    /// Lets a little of the ports' time pass: enough, after some calls, for everything posted to arrive and for
-    /// every retry to be due. Takes a few milliseconds of real time at most, and ends early if something happens.
+    /// Lets a little of the ports' time pass: enough, after some calls, for all posted writes to arrive and for every
+    /// retry to be due. Takes a few milliseconds of real time at most, and ends early if something happens.
     fn pass(&mut self);
     /// Side B's daemon is killed. [`Self::b`] is not called before [`Self::revive_b`].
     fn kill_b(&mut self);
     /// Side B's daemon starts again, with a fresh port.
     fn revive_b(&mut self);
-    /// Somebody in side B's place writes rubbish wherever it can reach. Side B is there afterwards, as before or revived.
+    /// A process in side B's place writes rubbish to all places that it can reach. Side B is there afterwards, as before or revived.
     fn rubbish_from_b(&mut self);
 }
 
@@ -61,7 +60,7 @@ pub fn checks<C: Cable>() -> Vec<Check<C>> {
     ]
 }
 
-/// Runs all checks, each on a cable of its own. Prints what it runs.
+/// Runs all checks, each on a fresh cable. Prints their names.
 pub fn run<C: Cable>(mut make: impl FnMut() -> C) {
     for (name, check) in checks() {
         println!("conformance: {name}");

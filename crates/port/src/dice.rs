@@ -1,6 +1,6 @@
-//! Chance that a seed repeats.
+//! Random numbers that a seed reproduces.
 
-/// A sequence of numbers that its seed settles (splitmix64).
+/// A sequence of numbers determined by its seed (splitmix64).
 #[derive(Debug)]
 pub(crate) struct Dice(u64);
 

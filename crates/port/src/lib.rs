@@ -1,13 +1,13 @@
-//! One NTB endpoint behind one trait, its back ends, and the conformance suite that holds them equal.
+//! One NTB endpoint behind one trait, its back ends, and the conformance suite that keeps these equal.
 //!
-//! [`Port`] is what a daemon sees of one end of a cable: windows, inbound memory, scratchpads, doorbells, link events.
-//! [`soft`] joins two processes of one machine by a Unix socket and shared memory; [`posted`] does so with stores that land later; [`sim`] joins two ports inside one
-//! process under virtual time with seeded faults; [`conformance`] is what every back end must pass.
+//! [`Port`] is one end of a cable as a daemon uses it: windows, inbound memory, scratchpads, doorbells, link events. [`soft`] joins two
+//! processes of one machine by a Unix socket and shared memory; [`posted`] does the same with stores that land later; [`sim`] joins two
+//! ports inside one process under virtual time with seeded faults; [`conformance`] is the suite that every back end must pass.
 //!
 //! The trait is usable as an object: `Box<dyn Port<Inbound = .., Outbound = ..>>`; [`Mapped`] names the object type of
-//! all ports whose memory is mapped into the daemon, so that a daemon holds soft and hardware ports in one list.
+//! all ports whose memory is mapped into the daemon, so that a daemon can keep soft and hardware ports in one list.
 //!
-//! No port gives a way to load from an outbound window (law 1):
+//! No port offers a load from an outbound window (law 1):
 //! ```compile_fail
 //! use crosslane_port::Port;
 //! use crosslane_shm::Load;
@@ -15,7 +15,7 @@
 //!     window.load_u64(0)
 //! }
 //! ```
-//! while a store is there:
+//! but stores are possible:
 //! ```
 //! use crosslane_port::Port;
 //! use crosslane_shm::Store;

@@ -1,13 +1,13 @@
-//! A soft port whose stores land later, as those of hardware do: for tests of all that relies on them.
+//! A soft port whose stores land later, as posted writes of hardware do: for tests of all code that depends on that.
 //!
 //! ```text
 //!   daemon, programs --stores--> queue of each segment --lander, after a delay--> the peer's memory
-//!   daemon --doorbells, scratchpads--> ticket behind all that is under way --lander--> daemon --> the soft port
+//!   daemon --doorbells, scratchpads--> ticket behind all earlier stores --lander--> daemon --> the soft port
 //! ```
-//! Whoever maps a segment of the peer's stores into a queue ([`crosslane_shm::queue`]), from which a thread of this port, the
-//! *lander*, makes stores visible. What has not landed is seen by nobody, and lost when the link goes down. Each end delays what
-//! it stores itself: so both ends of a cable are to be of this kind. [`Inside`] is the same for segments between programs of one
-//! host, which no cable joins.
+//! A process that maps a segment of the peer stores into a queue ([`crosslane_shm::queue`]), from which a thread of this
+//! port, the *lander*, makes stores visible. A store that has not landed is visible to no process, and lost when the link
+//! goes down. Each end delays its own stores: so both ends of a cable should be of this kind. [`Inside`] is the same for
+//! segments between programs of one host, without a cable.
 
 mod inside;
 mod lander;
@@ -32,34 +32,33 @@ pub const DELAY_MAX: u32 = 100_000_000;
 /// How late the lander may be on a busy machine, ns.
 pub const LATE: u32 = 20_000_000;
 
-/// A posted cable: a soft one, and how stores go over it.
+/// A posted cable: a soft cable, and how stores land on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostedConfig {
     /// The cable underneath.
     pub soft: SoftConfig,
-    /// How stores go over it.
+    /// How stores land.
     pub stores: Stores,
 }
 
-/// How stores go over a posted cable.
+/// How stores land on a posted cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stores {
-    /// Shortest and longest time that a store is under way, ns, where the order of stores does not make it longer; at most
-    /// [`DELAY_MAX`].
+    /// Shortest and longest time that a store is under way, ns, unless the order of stores makes it longer; at most [`DELAY_MAX`].
     pub delay_ns: (u32, u32),
-    /// What settles the delay of each store.
+    /// Seed of the random delays.
     pub seed: u64,
-    /// Whether stores are gathered, and land in any order between two store fences.
+    /// Whether stores are combined, and land in any order between two store fences.
     pub combine: bool,
 }
 
 impl Stores {
-    /// How long a store may be under way, ns: the lander is a thread, and may have to wait for a processor.
+    /// Upper bound of the time that a store is under way, ns: the lander is a thread, and may have to wait for a processor.
     fn longest(&self) -> u32 {
         self.delay_ns.1.saturating_add(LATE)
     }
 
-    /// The thread that lands them.
+    /// Starts the thread that makes stores land.
     fn lander(&self) -> Result<Lander, PortError> {
         let (least, most) = self.delay_ns;
         if least > most || most > DELAY_MAX {
@@ -72,7 +71,7 @@ impl Stores {
         if self.combine { Caching::WriteCombining } else { Caching::WriteBack }
     }
 
-    /// The segment of `len` bytes that is reached by this queue. `lossy`: a cable that goes down loses what is under way.
+    /// The segment of `len` bytes that is stored to through this queue. `lossy`: stores under way are lost when the cable goes down.
     fn queued(&self, fd: OwnedFd, len: u64, lossy: bool) -> Segment {
         let (memory, caching, posted_ns) = (MemoryKind::Queue, self.caching(), self.longest());
         Segment { fd, info: SegmentInfo { memory, caching, posted_ns, lossy, ..SegmentInfo::sealed(len) } }
@@ -92,7 +91,7 @@ impl PostedPort {
     /// The side that listens: see [`SoftPort::listen`].
     ///
     /// # Errors
-    /// The same, and [`PortError::Delay`].
+    /// As there, and [`PortError::Delay`].
     pub fn listen(config: PostedConfig) -> Result<Self, PortError> {
         Self::new(SoftPort::listen(config.soft)?, config.stores)
     }
@@ -100,7 +99,7 @@ impl PostedPort {
     /// The side that connects: see [`SoftPort::connect`].
     ///
     /// # Errors
-    /// The same, and [`PortError::Delay`].
+    /// As there, and [`PortError::Delay`].
     pub fn connect(config: PostedConfig) -> Result<Self, PortError> {
         Self::new(SoftPort::connect(config.soft)?, config.stores)
     }
@@ -119,12 +118,12 @@ impl PostedPort {
         Ok(Self { inner, stores, epoll: poller, lander })
     }
 
-    /// The description of a segment that stores reach later.
+    /// The description of a segment that is stored to through a queue.
     fn posted(&self, info: SegmentInfo) -> SegmentInfo {
         SegmentInfo { posted_ns: self.stores.longest(), lossy: true, ..info }
     }
 
-    /// Does what was to be done behind stores that have landed by now.
+    /// Executes the tickets behind stores that have landed by now.
     fn deliver(&self) {
         for ticket in self.lander.landed() {
             match ticket {
@@ -134,7 +133,7 @@ impl PostedPort {
         }
     }
 
-    /// Stores to what the peer has freed land nowhere.
+    /// Stores to ranges that the peer has freed do not land any more.
     fn forget_freed(&mut self) {
         self.inner.take_freed().into_iter().for_each(|place| self.lander.remove(place));
     }
@@ -231,7 +230,7 @@ impl Port for PostedPort {
 
     fn carve_outbound(&mut self, window: usize, range: SegmentRange) -> Result<Segment, PortError> {
         let memory = self.inner.carve_outbound(window, range)?;
-        // Before the new queue comes: the range may have been freed and carved again.
+        // Before the new queue is added: the range may have been freed and carved again.
         self.forget_freed();
         let fd = queue::create()?;
         self.lander.add((window, range), queue::Reader::new(&fd, &memory)?);
@@ -256,7 +255,7 @@ impl Port for PostedPort {
     }
 
     fn export_waker(&mut self, _bell: BorrowedFd<'_>) -> Result<u64, PortError> {
-        // A wake would overtake the stores that it is about.
+        // A wake would overtake the stores that caused it.
         if self.is_up() { Err(PortError::Unsupported("hand over wakers")) } else { Err(PortError::Down) }
     }
 

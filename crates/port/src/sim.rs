@@ -1,11 +1,10 @@
-//! Two ports inside one process, under virtual time, with faults that a seed repeats.
+//! Two ports inside one process, under virtual time, with faults drawn from a seed.
 //!
-//! A [`SimCable`] is the cable and the clock; [`SimCable::plug`] gives a port of one side. Nothing happens but in
-//! calls: time passes in [`SimCable::advance`] only. Posted writes (to windows, scratchpads, doorbells) of one side
-//! arrive in the order in which they left, each after a delay; with `combine` stores to windows leave in no order
-//! between two store fences, so that a missing fence shows.
+//! A [`SimCable`] is the cable and the clock; [`SimCable::plug`] returns a port of one side. Everything happens inside calls: time passes
+//! only in [`SimCable::advance`]. Posted writes (to windows, scratchpads, doorbells) of one side arrive in the order in which they left,
+//! each after a delay; with `combine` stores to windows leave in any order between two store fences, so that a missing fence shows.
 //!
-//! There are no descriptors: segments are mapped by the daemon only, and programs are woken by way of the daemons.
+//! There are no descriptors: only the daemon maps segments, and the daemons forward wakes of programs.
 
 mod memory;
 mod posted;
@@ -24,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use world::World;
 
-/// How a simulated cable behaves. The default is a faultless one without any delay.
+/// How a simulated cable behaves. The default has no faults and no delay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimConfig {
     /// Windows of each port.
@@ -33,21 +32,21 @@ pub struct SimConfig {
     pub window_bytes: u64,
     /// Shortest time that a posted write is under way, ns.
     pub delay_ns: u64,
-    /// What chance adds to that at most, ns.
+    /// Longest random addition to that time, ns.
     pub jitter_ns: u64,
-    /// Whether stores to windows are gathered, and leave in no order between two store fences.
+    /// Whether stores to windows are combined, and leave in any order between two store fences.
     pub combine: bool,
-    /// From both ends being there to link-up, ns.
+    /// Time from the presence of both ends to link-up, ns.
     pub train_ns: u64,
     /// Whether scratchpads keep their words over the link's lives, as on real bridges.
     pub stale_scratchpads: bool,
     /// Whether doorbells that were under way when the link went down arrive in the next life.
     pub stale_doorbells: bool,
-    /// How often chance cuts the cable, ns.
+    /// Mean time between random cuts of the cable, ns.
     pub mean_ns_between_cuts: Option<u64>,
-    /// How long it then stays cut at most, ns.
+    /// Longest random cut, ns.
     pub longest_cut_ns: u64,
-    /// How often chance rings a doorbell with nothing behind it, ns.
+    /// Mean time between random doorbells without a cause, ns.
     pub mean_ns_between_false_doorbells: Option<u64>,
 }
 
@@ -100,12 +99,12 @@ impl Side {
 pub struct SimCable(Arc<Mutex<World>>);
 
 impl SimCable {
-    /// A cable with nothing plugged in, at time 0. The same seed and the same calls give the same life.
+    /// A cable without ports, at time 0. The same seed and the same calls give the same course of events.
     pub fn new(seed: u64, config: SimConfig) -> Self {
         Self(Arc::new(Mutex::new(World::new(seed, config))))
     }
 
-    /// Plugs a fresh port in, as a daemon that starts. A port that was there before is dead.
+    /// Plugs a fresh port in, as when a daemon starts. An earlier port on this side is dead.
     ///
     /// # Errors
     /// No descriptor for [`Port::event_fd`].
@@ -127,12 +126,12 @@ impl SimCable {
         lock(&self.0).now
     }
 
-    /// When something happens next by itself, ns; `None` if nothing is under way.
+    /// When the next event happens by itself, ns; `None` if nothing is under way.
     pub fn next_due(&self) -> Option<u64> {
         lock(&self.0).next_due()
     }
 
-    /// The cable is lost, with all that is under way, until [`Self::mend`].
+    /// Cuts the cable until [`Self::mend`]; all writes under way are lost.
     pub fn cut(&self) {
         lock(&self.0).cut(None);
     }
@@ -142,18 +141,18 @@ impl SimCable {
         lock(&self.0).mend();
     }
 
-    /// Rings doorbells of `side` with nothing behind them.
+    /// Rings doorbells of `side` without a cause.
     pub fn stale_doorbell(&self, side: Side, bits: u32) {
         lock(&self.0).ring(side, bits);
     }
 
-    /// Whoever is opposite `side` writes rubbish into all of `side`'s scratchpads, doorbells and segments.
+    /// The side opposite of `side` writes rubbish into all of `side`'s scratchpads, doorbells and segments.
     pub fn rubbish(&self, side: Side) {
         lock(&self.0).rubbish(side);
     }
 }
 
-/// A simulated port. Dropping it is its daemon's death.
+/// A simulated port. Dropping it acts as its daemon's death.
 #[derive(Debug)]
 pub struct SimPort {
     world: Arc<Mutex<World>>,
@@ -162,7 +161,7 @@ pub struct SimPort {
     notify: Arc<OwnedFd>,
 }
 
-/// A segment of our own memory.
+/// A segment of this port's memory, for loads.
 #[derive(Debug)]
 pub struct SimInbound(Arc<Memory>);
 
@@ -175,7 +174,7 @@ pub struct SimOutbound {
 }
 
 impl SimPort {
-    /// The world, if this port is the one plugged in.
+    /// The world, if this port is the one that is plugged in.
     fn world(&self) -> Option<MutexGuard<'_, World>> {
         let world = lock(&self.world);
         (world.ends[self.side.index()].plugged == self.number).then_some(world)
@@ -403,7 +402,7 @@ impl Store for SimOutbound {
     }
 }
 
-/// A panic elsewhere in a test does not spoil the world.
+/// A panic elsewhere in a test does not make the world unusable.
 fn lock(world: &Arc<Mutex<World>>) -> MutexGuard<'_, World> {
     world.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,15 +1,14 @@
-//! A port between two processes of one machine: a Unix socket plays the cable.
+//! A port between two processes of one machine: a Unix socket takes the place of the cable.
 //!
-//! One side listens at a path, the other connects and tries again whenever the link is down. The socket carries
-//! descriptors: each side's register page ([`frame::Frame::Hello`]) and every carved segment, which is a sealed memfd of
-//! its own, so that whoever maps it maps that segment and no more. Data never passes through the socket, and a doorbell
-//! does only when the other side may be asleep.
+//! One side listens at a path; the other connects, and tries again whenever the link is down. The socket carries descriptors: each
+//! side's register page ([`frame::Frame::Hello`]) and every carved segment, which is a sealed memfd of its own, so that a process which
+//! maps it maps only that segment. Data never passes through the socket, and a doorbell does so only when the other side may be asleep.
 //!
-//! All that the peer sends is checked; what breaks the rules ends the link with [`DownReason::Violation`]. Both sides
-//! may run as different users, and in different network namespaces.
+//! Everything that the peer sends is checked; a violation of the rules ends the link with [`DownReason::Violation`]. Both
+//! sides may run as different users, and in different network namespaces.
 //!
-//! Each segment of the peer's, and each waker or buffer that is not taken yet, costs this process a descriptor: up to a
-//! quarter of its limit (`RLIMIT_NOFILE`) for one cable. What comes above that cannot be carved or imported, and hurts nothing else.
+//! Each segment of the peer, and each waker or buffer that is not taken yet, costs this process a descriptor: for one cable
+//! up to a quarter of its limit (`RLIMIT_NOFILE`). What exceeds that cannot be carved or imported, and affects nothing else.
 
 pub mod frame;
 
@@ -44,7 +43,7 @@ use upkeep::HANDSHAKE_TIMEOUT;
 pub struct SoftConfig {
     /// Path of the socket, at most 108 bytes.
     pub path: PathBuf,
-    /// Permission bits of the socket: who may plug into the cable. For the listening side.
+    /// Permission bits of the socket: which users may plug into the cable. For the listening side.
     pub mode: u32,
     /// Windows, 1 to [`frame::MAX_WINDOWS`].
     pub windows: usize,
@@ -80,27 +79,26 @@ pub struct SoftPort {
 }
 
 impl SoftPort {
-    /// The side that listens at the path. A socket file that nobody listens at is replaced; the file is removed when
-    /// the port is dropped. One peer at a time is served, the next one when it is gone.
+    /// The side that listens at the path. It replaces a socket file without a listener; the file is removed when the port
+    /// is dropped. It serves one peer at a time, and the next one when that is gone.
     ///
     /// # Errors
-    /// [`PortError::InUse`] if somebody listens there, [`PortError::Range`] for a bad configuration, system errors.
+    /// [`PortError::InUse`] if another process listens there, [`PortError::Range`] for a bad configuration, system errors.
     pub fn listen(config: SoftConfig) -> Result<Self, PortError> {
         let listener = Listener::new(&config.path, config.mode)?;
         Self::new(config, Some(listener))
     }
 
-    /// The side that connects to the path, now and whenever the link is down: after 50 ms, then twice as long each
-    /// time, up to 1 s.
+    /// The side that connects to the path, at once and whenever the link is down: after 50 ms, then twice as long each time, up to 1 s.
     ///
     /// # Errors
-    /// [`PortError::Range`] for a bad configuration, system errors; not that nobody is there.
+    /// [`PortError::Range`] for a bad configuration, system errors. A missing listener is no error.
     pub fn connect(config: SoftConfig) -> Result<Self, PortError> {
         rendezvous::address(&config.path)?;
         Self::new(config, None)
     }
 
-    /// Ranges of the peer's that it has freed since this was asked last in this life.
+    /// Ranges that the peer has freed since the last call in this life.
     pub(crate) fn take_freed(&mut self) -> Vec<(usize, SegmentRange)> {
         self.link.as_mut().map(Link::take_freed).unwrap_or_default()
     }
@@ -143,7 +141,7 @@ impl SoftPort {
 }
 
 impl SoftPort {
-    /// Whether a segment may be put behind a range: the window's number for the peer.
+    /// Checks whether a segment may be put behind a range; returns the window's number in frames.
     fn may_announce(&mut self, window: usize, range: SegmentRange) -> Result<u32, PortError> {
         self.window(window)?.check(range)?;
         if self.own.iter().map(Translation::count).sum::<usize>() >= MAX_ANNOUNCED {
@@ -153,7 +151,7 @@ impl SoftPort {
         u32::try_from(window).map_err(|_| PortError::NoWindow(window))
     }
 
-    /// Tells the peer of the memory behind a range that is not in use, and gives it the descriptor.
+    /// Announces the memory behind a range that is not in use to the peer, and sends its descriptor.
     fn announce_segment(
         &mut self,
         number: u32,
@@ -290,7 +288,7 @@ impl Port for SoftPort {
         if let Some(link) = &mut self.link {
             let number = u32::try_from(window).map_err(|_| PortError::NoWindow(window))?;
             let outcome = link.send(frame::Frame::Translation { window: number, len });
-            // Without a peer it is enough that the next one will be told.
+            // Without a peer nothing need be sent: the next one gets all in the Hello.
             let _ = self.sent(outcome);
         }
         Ok(())
@@ -380,8 +378,7 @@ impl Port for SoftPort {
     }
 }
 
-/// The peer's memory was given out before, or came when this process, or this cable's share of it, had no room for its
-/// descriptor.
+/// The peer's memory was given out before, or its descriptor was dropped, since this process, or this cable's share of it, had no room.
 fn no_room() -> PortError {
     PortError::System { what: "descriptor of the peer's memory".into(), errno: Errno::MFILE }
 }

@@ -1,10 +1,10 @@
-//! What lies behind one window: its length and the segments carved from it.
+//! The memory behind one window: its length and the segments carved from it.
 
 use crate::PortError;
 use crosslane_wire::SegmentRange;
 use std::collections::BTreeMap;
 
-/// The memory behind one window; `T` is what is kept for each segment.
+/// The memory behind one window; `T` is kept for each segment.
 #[derive(Debug)]
 pub(crate) struct Translation<T> {
     len: u64,
@@ -70,13 +70,13 @@ impl<T> Translation<T> {
         self.segments.clear();
     }
 
-    /// What is kept for each segment.
+    /// The values kept for the segments.
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
         self.segments.values().map(|(_, value)| value)
     }
 }
 
-/// Refuses a translation that a window of `window_bytes` cannot have.
+/// Fails if a window of `window_bytes` cannot have this translation.
 pub(crate) fn check_len(len: u64, window_bytes: u64) -> Result<(), PortError> {
     if len.is_multiple_of(crosslane_wire::segment::PAGE) && len <= window_bytes {
         Ok(())
@@ -117,7 +117,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain map of pages.
+        /// Compared with a plain map of pages.
         #[test]
         fn ranges_never_overlap(steps in prop::collection::vec((0u64..20, 0u64..6, any::<bool>()), 0..60)) {
             let mut window = Translation::new(16 * 4096);

@@ -1,21 +1,20 @@
 //! Cycle accounting: where the time of sending and of receiving goes, by the functions of the TCP/IP study.
 //!
-//! Off unless [`begin`] was told of a file. A span then costs a load of one word, which is null, and a branch on it that
-//! is always predicted: measured on an EPYC of 2.6 GHz, 1.6 cycles. The ring's loops do even without: they exist twice, and
-//! [`is_on`] chooses. 64 bytes into a ring and out of it took 22.4 ns before there was any counting, and take 23.2; with a
-//! span at each function they took 25.9. On, a span takes the
-//! clock twice and two additions to shared memory: 48 cycles there, 24 of which are counted as the span's own.
-//! `crosslane bench stack` measures both again. Nothing here allocates, blocks or makes a system call, so a signal handler
-//! may come in between.
+//! Off unless [`begin`] was called with a file. A span then costs a load of one word, which is null, and a branch on it
+//! that is always predicted: measured on an EPYC of 2.6 GHz, 1.6 cycles. The ring's loops avoid even that: they exist
+//! twice, and [`is_on`] chooses. To send 64 bytes into a ring and receive them took 22.4 ns before there was any
+//! counting, and takes 23.2; with a span at each function it took 25.9. When on, a span reads the clock twice and does
+//! two additions to shared memory: 48 cycles there, 24 of which are counted as the span's own. `crosslane bench stack`
+//! measures both again. Nothing here allocates, blocks or makes a system call, so a signal handler may interrupt it.
 //!
-//! The counts are words of a file, so that a tool can read them while programs run and after they ended. Programs that
-//! were given the same file are counted together.
+//! The counts are words of a file, so that a tool can read them while programs run and after they have ended. Programs
+//! with the same file are counted together.
 //!
 //! ```text
 //!   send():     Rest [ Allot [ CopyIn ] ] [ Acknowledge ]  WaitSpace
 //!   receive():  Rest [ HeaderCheck ] [ CopyOut ] [ Free ] [ Acknowledge ]  WaitData
 //! ```
-//! A span within a span is taken from the outer one: nothing counts twice.
+//! The time of an inner span is deducted from the outer one: no time counts twice.
 
 mod cost;
 mod file;
@@ -27,35 +26,35 @@ use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
 
-/// First word of such a file; another layout has another.
+/// First word of such a file; each layout has its own.
 const MAGIC: u64 = u64::from_le_bytes(*b"XLACCT01");
 
 /// What time is spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Function {
-    /// Finding room for what is sent, and making its record.
+    /// Finding room for bytes to be sent, and making their record.
     Allot,
     /// Copying from the program's buffer.
     CopyIn,
     /// Waiting for the receiver to give room, asleep or not.
     WaitSpace,
-    /// Looking whether a record has arrived, and whether it can be believed.
+    /// Checking whether a record has arrived, and whether its header is valid.
     HeaderCheck,
-    /// Telling the far side: of room that it has again, of data that it waits for.
+    /// Telling the far side of new room, or of data that it waits for.
     Acknowledge,
     /// Copying into the program's buffer.
     CopyOut,
     /// Giving a record's memory back.
     Free,
-    /// Waiting for data, asleep or not. No function of the study's.
+    /// Waiting for data, asleep or not. Not a function of the study.
     WaitData,
-    /// All else of the program's call. No function of the study's.
+    /// The rest of the program's call. Not a function of the study.
     Rest,
 }
 
 impl Function {
-    /// All of them.
+    /// All functions.
     pub const ALL: [Self; 9] = [
         Self::Allot,
         Self::CopyIn,
@@ -68,7 +67,7 @@ impl Function {
         Self::Rest,
     ];
 
-    /// As it is printed.
+    /// The name in output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Allot => "buffer allot",
@@ -84,13 +83,13 @@ impl Function {
     }
 }
 
-/// Which way the bytes go that time is spent on.
+/// The direction of the bytes on which time is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Way {
-    /// From here.
+    /// Sending.
     Send,
-    /// To here.
+    /// Receiving.
     Receive,
 }
 
@@ -129,15 +128,15 @@ struct Table {
 /// Bytes of a file.
 const LEN: usize = size_of::<Table>();
 
-/// Where spans are counted; null while they are not.
+/// The mapped file; null while nothing is counted.
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(core::ptr::null_mut());
 
 thread_local! {
-    /// Time that spans within the present one have taken.
+    /// Time that inner spans of the present one have taken.
     static WITHIN: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Counts as long as it lives.
+/// Counts time until it is dropped.
 #[derive(Debug)]
 #[must_use = "it counts until it is dropped"]
 pub struct Span {
@@ -168,13 +167,13 @@ pub fn span(way: Way, function: Function) -> Span {
     }
 }
 
-/// Whether anything is counted.
+/// Whether spans are counted.
 #[inline(always)]
 pub fn is_on() -> bool {
     !TABLE.load(Relaxed).is_null()
 }
 
-/// Does `call`, which counts, out of the way of what does the same without counting.
+/// Calls `call`, the counting variant, out of line, so that the variant without counting stays compact.
 #[cold]
 #[inline(never)]
 pub fn aside<T>(call: impl FnOnce() -> T) -> T {
@@ -225,9 +224,9 @@ impl Table {
     }
 }
 
-/// The time now: cycles of the processor's constant clock (TSC) on x86-64, else ns. It does not wait for instructions
-/// before it, as a processor does not either: the end of a short copy may count as the function after it. With a barrier
-/// here a message of 1.4 KB took twice its time, since misses of the cache were waited for that otherwise are not.
+/// The present time: cycles of the processor's constant clock (TSC) on x86-64, else ns. The read does not wait for
+/// earlier instructions to finish: the end of a short copy may count for the function after it. With a barrier here a
+/// message of 1.4 KB took twice its time, since cache misses were waited for that otherwise overlap.
 #[inline]
 pub fn ticks() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

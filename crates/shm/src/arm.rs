@@ -34,19 +34,19 @@
 use core::ops::{Add, Sub};
 use core::time::Duration;
 
-/// The requests for a wake-up that a sleeper has stored, for one sleep or, if they stay stored, for several. `T` is a time of a
-/// monotonic clock: an [`Instant`](std::time::Instant), or a [`Duration`] since some beginning.
+/// The requests for a wake-up that a sleeper has stored, for one sleep or, if they stay stored, for several. `T` is a
+/// time of a monotonic clock: an [`Instant`](std::time::Instant), or a [`Duration`] since the clock's start.
 #[derive(Clone, Copy, Debug)]
 pub struct Armed<T> {
     /// The time of the last request, and the end of the flight; `None` if the flight is over or nothing was armed.
     flight: Option<(T, T)>,
 }
 
-/// What a sleeper counts with, for each ns that the ports say: a port whose stores land by a thread is late where that gets no
-/// processor. As looks become rarer the longer it takes, this costs four more of them in all.
+/// Factor by which a sleeper multiplies each ns of the ports' bounds: where a thread makes a port's stores land, they are late while
+/// that thread gets no processor. Since the sleeper looks less often the longer it waits, the factor costs only four more looks in all.
 const MARGIN: u32 = 16;
 
-/// The flight of a request over ports that say `out_ns` and `in_ns` for stores there and back; 0 where nothing is posted.
+/// Length of the flight of a request, ns, over ports whose bounds are `out_ns` and `in_ns`; 0 where nothing is posted.
 #[inline]
 pub const fn flight_ns(out_ns: u32, in_ns: u32) -> u32 {
     out_ns.saturating_add(in_ns).saturating_mul(MARGIN)
@@ -55,12 +55,12 @@ pub const fn flight_ns(out_ns: u32, in_ns: u32) -> u32 {
 /// Time from the request to the first look during a flight, if the flight is longer: less than a thread takes to sleep and wake.
 const SECOND_LOOK: Duration = Duration::from_micros(50);
 
-/// How long the next sleep may last, if the look that follows this answer finds nothing.
+/// How long the next sleep may last, if the look after this answer finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextSleep {
-    /// At most so long; then look, and call [`Armed::next_sleep`] again. Arm again only after a wake.
+    /// At most this long; then look, and call [`Armed::next_sleep`] again. Arm again only after a wake.
     Bounded(Duration),
-    /// Until a waker wakes it.
+    /// Until a waker wakes the thread.
     Unbounded,
 }
 
@@ -117,13 +117,13 @@ impl NextSleep {
         }
     }
 
-    /// Whether there is one.
+    /// Whether the sleep has a bound.
     #[inline]
     pub fn is_bounded(self) -> bool {
         self != Self::Unbounded
     }
 
-    /// `timeout`, or the bound if that is sooner; `None` is for ever.
+    /// `timeout`, or the bound if it ends sooner; `None` is for ever.
     #[inline]
     pub fn limit(self, timeout: Option<Duration>) -> Option<Duration> {
         match self {

@@ -1,21 +1,21 @@
-//! Memory of this program that programs at the far ends of its streams may map: each *buffer* is a sealed memfd of its
-//! own, so that whoever maps one maps nothing else.
+//! Memory of this program that programs at the far ends of its streams may map. Each *buffer* is a sealed memfd of its
+//! own, so a program that maps one buffer maps no other memory.
 //!
 //! ```text
 //!   addresses reserved once:  | slot 0, 1 GB | slot 1 | ... | slot 255 |
-//!                             ^ a buffer begins where its slot does: what a pointer belongs to is a shift
+//!                             ^ a buffer begins where its slot does: a shift finds the slot of a pointer
 //!
-//!   FREE --alloc--> CLAIMED --> LIVE --free--> BUSY --> FREE         its memory is never used again, or
-//!                                |  ^            +----> CACHED       it is, if nobody else ever had it
+//!   FREE --alloc--> CLAIMED --> LIVE --free--> BUSY --> FREE         if it was exported: its memory is never used again
+//!                                |  ^            +----> CACHED       if it was never exported: it may be used again
 //!                                |  +---alloc-------------+
-//!                                +--fork--> FROZEN: private to parent and child, no more to be shared
+//!                                +--fork--> FROZEN: private to parent and child, not exported any more
 //! ```
-//! All state is in a static table of atomics: nothing here locks or allocates, so that `malloc` may be built on it, and
-//! signal handlers may read it. A program that frees a buffer in use harms only itself.
+//! All state is in a static table of atomics: this module takes no lock and allocates nothing, so `malloc` may be built
+//! on it, and signal handlers may read the state. A program that frees a buffer in use harms only itself.
 //!
-//! **Loads only** ([`Reach::Load`]): the seal `F_SEAL_FUTURE_WRITE` is set once the owner has mapped its buffer. From then
-//! on the kernel makes no other mapping for stores of it, for no user and by no way (reopened descriptors, `mprotect`,
-//! `write`, holes). So only the owner's process writes there.
+//! **Loads only** ([`Reach::Load`]): this program sets the seal `F_SEAL_FUTURE_WRITE` once it has mapped its buffer. From
+//! then on the kernel allows no other mapping for stores, to any user and by any call (reopened descriptors, `mprotect`,
+//! `write`, holes). So only the owner's process writes to the buffer.
 
 mod fork;
 mod landing;
@@ -38,9 +38,9 @@ use slots::{Slot, State};
 
 /// Most buffers of one process at a time.
 pub const SLOTS: usize = 256;
-/// Freed buffers that were never shared and wait for another use: so many bytes at most, all together,
+/// Most bytes of freed, never exported buffers that are kept for reuse, all together.
 const CACHE: u64 = 32 << 20;
-/// and each of them counts for so many at least: there are never more than sixteen.
+/// Each of these counts as at least this many bytes: so there are never more than sixteen.
 const CACHE_LEAST: u64 = CACHE / 16;
 /// Most freed buffers of which the daemon has not been notified yet; beyond that far ends unmap a buffer when its circuit ends.
 const NEWS: usize = 64;
@@ -48,11 +48,11 @@ const NEWS: usize = 64;
 /// What a buffer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A program's `malloc`: far programs may load. A forked child gets a copy, as it does of all memory.
+    /// Memory from the program's `malloc`; far programs may load. A forked child gets a copy, as of all private memory.
     Malloc,
-    /// A program asked for it by name; far programs may load. A forked child has the same memory.
+    /// The program asked for the buffer by name; far programs may load. A forked child shares the memory.
     Own,
-    /// As [`Self::Own`], but far programs may store at any time: what this program reads there may change under it.
+    /// As [`Self::Own`], but far programs may store at any time: bytes that this program reads there may change meanwhile.
     Open,
 }
 
@@ -65,11 +65,11 @@ impl Kind {
 /// A new allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
-    /// Its start, aligned to 1 GB.
+    /// Start of the memory, aligned to 1 GB.
     pub at: NonNull<u8>,
-    /// Its bytes, whole pages.
+    /// Length, bytes, whole pages.
     pub len: usize,
-    /// Whether it holds nothing but zeros.
+    /// Whether all bytes are zero.
     pub zeroed: bool,
 }
 
@@ -78,55 +78,55 @@ pub struct Block {
 pub struct Located {
     /// The buffer.
     pub id: BufferId,
-    /// Where in it, bytes.
+    /// Offset in the buffer, bytes.
     pub offset: u64,
-    /// Bytes of the buffer.
+    /// Length of the buffer, bytes.
     pub len: u64,
     /// What far programs may do there.
     pub reach: Reach,
-    /// How often it was looked up before: one that is used again and again is worth sharing.
+    /// How often this buffer was looked up before: a buffer that is used repeatedly is worth exporting.
     pub uses: u32,
     slot: &'static Slot,
 }
 
-/// How the library keeps its descriptors apart from the program's.
+/// How the library keeps its descriptors separate from the program's.
 #[derive(Debug)]
 pub struct Keeper {
-    /// Takes a descriptor; its number from then on.
+    /// Takes over a descriptor and returns the number that it has from then on.
     pub hide: fn(OwnedFd) -> RawFd,
-    /// Closes one that was taken.
+    /// Closes a descriptor that `hide` took over.
     pub close: fn(RawFd),
-    /// Whether system calls may be made and descriptors closed now: not in a sandbox, nor in a child of `vfork`.
+    /// Whether this thread may make system calls and close descriptors now: not in a sandbox, nor in a child of `vfork`.
     pub may_call: fn() -> bool,
 }
 
 static PLAIN: Keeper = Keeper {
     hide: OwnedFd::into_raw_fd,
-    // SAFETY: what `hide` gave away, once.
+    // SAFETY: the descriptor that `hide` returned; called once for each.
     close: |fd| drop(unsafe { OwnedFd::from_raw_fd(fd) }),
     may_call: || true,
 };
 static KEEPER: AtomicPtr<Keeper> = AtomicPtr::new(core::ptr::null_mut());
 static CACHED: AtomicU64 = AtomicU64::new(0);
-/// Descriptors of buffers of [`Kind::Malloc`].
+/// Open descriptors of buffers of [`Kind::Malloc`].
 static HELD: AtomicU32 = AtomicU32::new(0);
 static GIVEN_BACK: [AtomicU64; NEWS] = [const { AtomicU64::new(0) }; NEWS];
 
-/// Sets how descriptors are kept; before the first buffer.
+/// Sets how descriptors are kept; to be called before the first buffer is made.
 pub fn keep_by(keeper: &'static Keeper) {
     KEEPER.store(core::ptr::from_ref(keeper).cast_mut(), Release);
 }
 
 fn keeper() -> &'static Keeper {
-    // SAFETY: null, or set from a reference that lives for ever, which nobody writes through.
+    // SAFETY: null, or set from a `&'static` reference, through which no thread writes.
     unsafe { KEEPER.load(Acquire).as_ref() }.unwrap_or(&PLAIN)
 }
 
 /// Memory of at least `len` bytes for a buffer.
 ///
 /// # Errors
-/// `INVAL` for a length of 0 or more than [`LEN_MAX`]; `MFILE` if there are too many; `AGAIN` during a `fork`; what the
-/// kernel says: it is older than 5.1, has no memory or no addresses.
+/// `INVAL` for a length of 0 or more than [`LEN_MAX`]; `MFILE` if there are too many buffers; `AGAIN` during a `fork`;
+/// the kernel's errno if it is older than 5.1, or has no memory or no addresses left.
 pub fn alloc(len: u64, kind: Kind) -> Result<Block, Errno> {
     let len = len.checked_next_multiple_of(PAGE).filter(|len| len_ok(*len)).ok_or(Errno::INVAL)?;
     if !(keeper().may_call)() {
@@ -155,13 +155,12 @@ pub fn alloc(len: u64, kind: Kind) -> Result<Block, Errno> {
     }
 }
 
-/// Frees a buffer; `false` if none begins there. Programs that have it mapped keep the old memory, which is used for
-/// nothing else.
+/// Frees a buffer; `false` if no buffer begins at `at`. Programs that have it mapped keep the old memory, which is not used again.
 pub fn free(at: *const u8) -> bool {
     let Some(slot) = slots::of(at).filter(|slot| slot.begins_at(at)) else { return false };
     let was = match slot.seize() {
         Some(was) => was,
-        // Busy for ever: this is a signal handler in the middle of work on it.
+        // The slot stays busy: this is a signal handler that interrupted the thread which had seized the slot.
         None => return slot.state() == State::Busy,
     };
     if !(keeper().may_call)() {
@@ -178,7 +177,7 @@ pub fn free(at: *const u8) -> bool {
     true
 }
 
-/// Room in the cache, if need be in the place of others.
+/// Makes room for `weight` bytes in the cache, by dropping other buffers if necessary; `false` if there is none.
 fn make_room(weight: u64) -> bool {
     while CACHED.fetch_add(weight, SeqCst) + weight > CACHE {
         CACHED.fetch_sub(weight, SeqCst);
@@ -190,18 +189,18 @@ fn make_room(weight: u64) -> bool {
     true
 }
 
-/// Gives back a buffer that was taken out of the cache.
+/// Frees the memory of a buffer that was taken out of the cache.
 fn drop_cached(slot: &'static Slot) {
     CACHED.fetch_sub(weight_of(slot), SeqCst);
     give_back(slot, State::Cached);
 }
 
-/// What a freed buffer counts for in the cache.
+/// Bytes that a freed buffer counts for in the cache.
 fn weight_of(slot: &Slot) -> u64 {
     (slot.len() as u64).max(CACHE_LEAST)
 }
 
-/// Bytes of the buffer that begins at `at`, if one does.
+/// Length, bytes, of the buffer that begins at `at`, if one does.
 #[inline]
 pub fn len_at(at: *const u8) -> Option<usize> {
     let slot = slots::of(at).filter(|slot| slot.begins_at(at))?;
@@ -226,19 +225,19 @@ pub fn next_given_back() -> Option<BufferId> {
     words.map(|word| word.swap(0, Relaxed)).find(|id| *id != 0).map(BufferId)
 }
 
-/// Whether there is one; may be out of date at once.
+/// Whether there is a freed buffer of which the daemon has to be notified; the answer may be out of date at once.
 pub fn is_any_given_back() -> bool {
     GIVEN_BACK.iter().any(|word| word.load(Relaxed) != 0)
 }
 
-/// Puts a buffer back of which the daemon could not be notified.
+/// Queues a freed buffer again, since the daemon could not be notified of it.
 pub fn tell_later(buffer: BufferId) {
     let _ = GIVEN_BACK.iter().any(|word| word.compare_exchange(0, buffer.0, Relaxed, Relaxed).is_ok());
 }
 
 impl Located {
-    /// A line behind the buffer for an offer of this place; `None` if all are in use, or it is not one that others may
-    /// store into.
+    /// A completion line behind the buffer, for an offer (SinkAvail) of this place; `None` if all lines are in use, or if
+    /// far programs may not store into the buffer.
     ///
     /// # Safety
     /// The buffer is not freed while the line is held.
@@ -247,17 +246,17 @@ impl Located {
         if self.reach == Reach::Store { unsafe { self.slot.landing() } } else { None }
     }
 
-    /// Does `work` with the buffer's memory, which others may have from now on; `None` if it is gone.
+    /// Calls `work` with the buffer's descriptor, which counts as exported from now on; `None` if the buffer is freed.
     pub fn share<T>(&self, work: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
         self.slot.mark_shared();
         let fd = self.slot.descriptor().filter(|_| self.slot.is(self.id))?;
-        // SAFETY: it is open while the buffer lives, which the program uses now; should it be freed all the same, what
-        // is sent is checked by those who get it.
+        // SAFETY: the descriptor is open while the buffer lives, and the program uses the buffer now. Should it free the
+        // buffer all the same, the receiver of the descriptor checks what it got.
         Some(work(unsafe { BorrowedFd::borrow_raw(fd) }))
     }
 }
 
-/// A buffer that was freed and is large enough, but not much larger.
+/// Takes a freed buffer out of the cache that is large enough, but not much larger.
 fn again(len: u64) -> Option<Block> {
     let fits = |slot: &Slot| (len..=len + len / 4).contains(&(slot.len() as u64));
     let slot = slots::claim(State::Cached, fits)?;
@@ -278,7 +277,7 @@ fn give_back(slot: &'static Slot, was: State) {
     slot.set(State::Free);
 }
 
-/// Notes that the daemon and those who have the buffer mapped may drop it.
+/// Queues a freed buffer, so that the daemon and the far programs that have it mapped drop it.
 fn announce_end(slot: &Slot, was: State) {
     if was == State::Live && slot.is_shared() {
         slot.mark(GONE);
@@ -293,7 +292,7 @@ fn close(slot: &Slot) {
     }
 }
 
-/// Most buffers of [`Kind::Malloc`]: an eighth of the descriptors that this process may have.
+/// Most buffers of [`Kind::Malloc`]: an eighth of this process's descriptor limit.
 fn most_held() -> u32 {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.map_or(u32::MAX, |limit| u32::try_from(limit / 8).unwrap_or(u32::MAX))

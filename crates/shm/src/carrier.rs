@@ -1,13 +1,13 @@
-//! The kernel's connection that lies idle beside a stream: how long ago it was heard of.
+//! The kernel's idle connection beside a stream: how long ago its last packet came.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-/// By so much the kernel may be wrong in what it says: it counts in ticks of its clock, which are 10 ms at most.
+/// Error of the kernel's answer: it counts in ticks of its clock, of 10 ms at most.
 const TICK_MS: u32 = 10;
 
-/// How long ago the last packet of a TCP connection came, its FIN for instance, at least; zero where the kernel does not say. `ask` is
-/// `getsockopt(TCP_INFO)`: whether it has filled what it is given.
+/// How long ago, at least, the last packet of a TCP connection came, for instance its FIN; zero if the kernel does not
+/// say. `ask` calls `getsockopt(TCP_INFO)` and returns whether it has filled its arguments.
 pub fn heard_before(ask: impl FnOnce(&mut libc::tcp_info, &mut libc::socklen_t) -> bool) -> Duration {
     // SAFETY: plain numbers, for which zeros are values.
     let mut info: libc::tcp_info = unsafe { core::mem::zeroed() };
@@ -18,7 +18,7 @@ pub fn heard_before(ask: impl FnOnce(&mut libc::tcp_info, &mut libc::socklen_t) 
     Duration::from_millis(ms.into())
 }
 
-/// The same, asked by the C library.
+/// As [`heard_before`], by the C library's `getsockopt`.
 pub fn heard_of(fd: impl AsFd) -> Duration {
     heard_before(|info, len| {
         let (fd, value) = (fd.as_fd().as_raw_fd(), core::ptr::from_mut(info).cast());

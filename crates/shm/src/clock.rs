@@ -1,11 +1,11 @@
-//! The time that records are stamped with.
+//! The clock of record stamps.
 
-/// Cycles of the processor's clock to one unit of time: a unit is some 20 ns, so two sends of one thread differ.
+/// Cycles of the processor's clock per unit of time: a unit is about 20 ns, so two sends of one thread get different stamps.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const CYCLES: u32 = 6;
 
-/// The time now, in units of about 20 ns from some beginning; the same for all processors of one host, as near as the
-/// hardware has it. 0 where there is no clock that costs next to nothing.
+/// The present time, in units of about 20 ns from an arbitrary start; the same for all processors of one host, as closely
+/// as the hardware keeps it. 0 where there is no clock that is almost free to read.
 #[inline]
 pub fn now() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -15,20 +15,20 @@ pub fn now() -> u64 {
     0
 }
 
-/// Time of the kernel's monotonic clock, ns: that of all processes of this machine.
+/// Time of the kernel's monotonic clock, ns: the same for all processes of this machine.
 pub fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     // Neither is negative.
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
-/// A moment of which only its rough age counts: reading it costs a fifth of what the kernel's clock does, where the processor has
-/// a clock of its own.
+/// A time of which only a rough age is needed: reading it costs a fifth of reading the kernel's clock, where the
+/// processor has a clock of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment(u64);
 
 impl Moment {
-    /// Now.
+    /// The present time.
     #[inline]
     pub fn now() -> Self {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -40,7 +40,7 @@ impl Moment {
         }
     }
 
-    /// Whether at `now` it is at least `units` of about 20 ns (13 to 32, by the processor) ago, or the clock was set back.
+    /// Whether it is at least `units` of about 20 ns (13 to 32, by the processor) before `now`, or the clock was set back.
     #[inline]
     pub fn is_past(self, now: Self, units: u64) -> bool {
         now.0.wrapping_sub(self.0) >= units
@@ -59,7 +59,7 @@ mod tests {
         while !moment.is_past(Moment::now(), 500) {}
         let took = begin.elapsed();
         assert!(took >= Duration::from_micros(5), "{took:?}");
-        // Set back.
+        // The clock was set back.
         assert!(Moment::now().is_past(moment, 1 << 60));
     }
 }

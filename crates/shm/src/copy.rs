@@ -6,14 +6,14 @@ pub enum Strategy {
     /// `memcpy`: through the caches.
     #[default]
     Cached,
-    /// Stores that go around the caches and are gathered into whole lines (SSE2 or AVX).
+    /// Stores that bypass the caches and are combined into whole lines (SSE2 or AVX).
     NonTemporal,
     /// One `rep movsb`: the processor's microcode chooses.
     RepMovs,
 }
 
 impl Strategy {
-    /// All strategies. Where the processor lacks one, it is `memcpy`.
+    /// All strategies. A strategy that the processor lacks acts as `memcpy`.
     pub const ALL: [Self; 3] = [Self::Cached, Self::NonTemporal, Self::RepMovs];
 
     /// The strategy's name in tables.
@@ -25,7 +25,7 @@ impl Strategy {
         }
     }
 
-    /// Whether this processor has it; else it is `memcpy` under another name.
+    /// Whether this processor has the strategy; else it acts as `memcpy`.
     pub fn is_native(self) -> bool {
         self == Self::Cached || cfg!(all(target_arch = "x86_64", not(miri)))
     }
@@ -56,7 +56,7 @@ pub unsafe fn copy(strategy: Strategy, target: *mut u8, source: *const u8, len: 
 /// `target` must be valid for stores of `source.len()` bytes and must not overlap `source`.
 #[inline]
 pub unsafe fn into_shared(target: *mut u8, source: &[u8]) {
-    // SAFETY: the caller's promise. A racing reader sees a mixture, which the protocol never lets it believe.
+    // SAFETY: the caller's promise. A reader that races sees a mixture of bytes, which the protocol never lets it use.
     unsafe { core::ptr::copy_nonoverlapping(source.as_ptr(), target, source.len()) }
 }
 
@@ -66,7 +66,7 @@ pub unsafe fn into_shared(target: *mut u8, source: &[u8]) {
 /// `source` must be valid for loads of `target.len()` bytes and must not overlap `target`.
 #[inline]
 pub unsafe fn from_shared(target: &mut [u8], source: *const u8) {
-    // SAFETY: the caller's promise. Bytes that a lying peer changes meanwhile are just other bytes.
+    // SAFETY: the caller's promise. If a lying peer changes bytes meanwhile, that is the same as sending other bytes.
     unsafe { core::ptr::copy_nonoverlapping(source, target.as_mut_ptr(), target.len()) }
 }
 
@@ -87,7 +87,7 @@ mod native {
         __m128i, __m256i, _mm_loadu_si128, _mm_stream_si128, _mm256_loadu_si256, _mm256_stream_si256,
     };
 
-    /// Streams whole 32-byte pieces; the ends that are not aligned go through the caches.
+    /// Streams whole 32-byte pieces; unaligned bytes at the ends go through the caches.
     ///
     /// # Safety
     /// As [`super::copy`].

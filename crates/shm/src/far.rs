@@ -1,4 +1,4 @@
-//! A buffer of another program, mapped here.
+//! A buffer of another program, mapped into this process.
 
 use crate::copy::Strategy;
 use crate::guarded::{self, Fault};
@@ -13,8 +13,8 @@ use rustix::mm::ProtFlags;
 use std::os::fd::AsFd;
 use thiserror::Error;
 
-/// Memory of a far program, for loads or for stores. It may change at any time, but not shrink; what is said of it is
-/// checked here.
+/// Memory of a far program, mapped for loads or for stores. Its bytes may change at any time, but it cannot shrink; every
+/// place that a message names in it is checked before use.
 #[derive(Debug)]
 pub struct FarBuffer {
     mapping: Mapping,
@@ -22,19 +22,19 @@ pub struct FarBuffer {
     reach: Reach,
 }
 
-/// Why bytes were not copied, or not all.
+/// Why the copy stopped, perhaps after a part of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CopyError {
-    /// The far program's place.
+    /// The place lies outside the far program's buffer.
     #[error(transparent)]
     Place(#[from] BadPlace),
-    /// This program's memory.
+    /// A page of this program's memory is not mapped.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
 
-/// Refuses what is no buffer of `len` bytes that can be reached so: of another length, or that could be resized, or that
-/// others than its owner could write though it is for loads.
+/// Checks that `fd` is a buffer of `len` bytes with this `reach`. Refuses memory of another length or that can be
+/// resized, and, for [`Reach::Load`], memory that processes other than its owner can write.
 pub fn check_buffer(fd: impl AsFd, len: u64, reach: Reach) -> Result<(), MapError> {
     if !len_ok(len) {
         return Err(MapError::Length { expected: len, actual: 0 });
@@ -55,47 +55,48 @@ impl FarBuffer {
         Ok(Self { mapping: Mapping::with(fd, memory_len(len), protection)?, len, reach })
     }
 
-    /// Its bytes.
+    /// Length of the buffer, bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether it has none; it always has some.
+    /// Always `false`: a buffer has at least one byte.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What may be done with it.
+    /// Whether the buffer is mapped for loads or for stores.
     pub fn reach(&self) -> Reach {
         self.reach
     }
 
-    /// Whether its owner has given it back.
+    /// Whether the owner has freed the buffer.
     pub fn is_gone(&self) -> bool {
         let at = usize::try_from(self.len).unwrap_or(0);
         self.mapping.word32(at).load(Acquire) != ALIVE
     }
 
-    /// Copies from `offset` into `target`, memory of the program's that may not be there. The bytes may change meanwhile; the
-    /// copy is what counts.
+    /// Copies from `offset` into `target`, memory of the program's that may be unmapped. The far program may change the
+    /// bytes during the copy; only the copy is used.
     pub fn copy_out(&self, offset: u64, target: &mut [u8]) -> Result<(), CopyError> {
         let at = self.place(offset, target.len())?;
-        // SAFETY: in range; `target` is the program's, which does not have our mapping.
+        // SAFETY: in range; `target` is the program's, which does not know the address of this mapping.
         unsafe { guarded::copy(target.as_mut_ptr(), at, target.len()) }.map_err(CopyError::from)
     }
 
-    /// Copies `source`, memory of the program's that may not be there, to `offset`, in no particular order. Of a buffer for
-    /// loads this is refused.
+    /// Copies `source`, memory of the program's that may be unmapped, to `offset`, in no particular order. Fails if the
+    /// buffer is mapped for loads.
     pub fn copy_in(&self, offset: u64, source: &[u8]) -> Result<(), CopyError> {
         if self.reach != Reach::Store {
             return Err(self.outside(offset, source.len()).into());
         }
         let at = self.place(offset, source.len())?;
-        // SAFETY: in range, and mapped for stores; `source` is the program's, which does not have our mapping.
+        // SAFETY: in range, and mapped for stores; `source` is the program's, which does not know the address of this mapping.
         unsafe { guarded::copy(at, source.as_ptr(), source.len()) }.map_err(CopyError::from)
     }
 
-    /// Says behind the buffer, in line `number`, what was written into it before: `word`, with its `seal`.
+    /// Stores the completion word of line `number` behind the buffer: `word`, with its `seal`, after the bytes that were
+    /// written into the buffer.
     pub fn land(&self, number: u32, word: u64, seal: u64) -> Result<(), BadPlace> {
         let at = landing_at(number).and_then(|at| usize::try_from(self.len + at).ok());
         let at = at.filter(|_| self.reach == Reach::Store).ok_or(self.outside(self.len, 0))?;
@@ -104,15 +105,15 @@ impl FarBuffer {
         Ok(())
     }
 
-    /// Copies `len` bytes from `offset` to byte `at` of a segment, in no particular order. What lies outside of the buffer
-    /// panics, as it does of segments: whoever calls this has looked.
+    /// Copies `len` bytes from `offset` to byte `at` of a segment, in no particular order. Panics if the range is outside
+    /// the buffer, as segments do: the caller has checked it.
     pub fn send(&self, offset: usize, to: &Outbound, at: usize, len: usize) {
         let source = self.mapping.at(offset, len);
-        // SAFETY: in range, and of another mapping than the segment's, which cannot overlap even if both show the same memory.
+        // SAFETY: in range, and in another mapping than the segment's; the two cannot overlap, even if both map the same memory.
         unsafe { to.copy_shared(at, source, len) }
     }
 
-    /// Copies `len` bytes from byte `at` of a segment to `offset`; the same. A buffer for loads panics too.
+    /// Copies `len` bytes from byte `at` of a segment to `offset`, as [`Self::send`] does. Panics also if the buffer is mapped for loads.
     pub fn receive(&self, offset: usize, from: &Inbound, at: usize, len: usize) {
         assert_eq!(self.reach, Reach::Store, "a buffer for loads");
         let (source, target) = (from.at(at, len), self.mapping.at(offset, len));
@@ -120,7 +121,7 @@ impl FarBuffer {
         unsafe { copy::copy(Strategy::Cached, target, source, len) }
     }
 
-    /// Whether a place lies inside.
+    /// Whether `len` bytes at `offset` lie inside the buffer.
     pub fn has(&self, offset: u64, len: u64) -> bool {
         offset.checked_add(len).is_some_and(|end| end <= self.len)
     }

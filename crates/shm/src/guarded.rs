@@ -1,26 +1,25 @@
-//! Copies from and to a program's memory that may not be there.
+//! Copies from and to a program's memory that may be unmapped.
 //!
-//! The instructions of [`copy`] lie at addresses that are known. If one of them faults, a handler of `SIGSEGV` and `SIGBUS` that
-//! asks [`landing`] goes on where the copy says that it failed: as the kernel does with its own copies. A copy that does not
-//! fault costs nothing for that. Where nobody has installed such a handler, and on other processors than x86-64, a fault is
-//! what it is in `memcpy`.
+//! The instructions of [`copy`] lie at known addresses. If one of them faults, a handler of `SIGSEGV` and `SIGBUS` that calls
+//! [`landing`] continues where the copy returns an error: as the kernel does with its own copies. A copy without a fault costs
+//! nothing extra. Without such a handler, and on other processors than x86-64, a fault has the same effect as in `memcpy`.
 
 use core::mem::MaybeUninit;
 use thiserror::Error;
 
-/// The program's memory is not there.
+/// A page of the program's memory is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the buffer is not mapped")]
 pub struct Fault;
 
-/// No page is shorter, bytes.
+/// Smallest page size, bytes.
 const PAGE: usize = 4096;
 
-/// Refuses what begins where nothing ever is: a null pointer, or a little behind it. No signal is needed for that, which a thread
-/// may block.
+/// Fails for an address at which nothing is ever mapped: a null pointer, or one slightly above it. This needs no signal,
+/// which a thread may block.
 ///
 /// # Errors
-/// [`Fault`] if it does.
+/// [`Fault`] for such an address.
 #[inline(always)]
 pub fn check(begin: *const u8) -> Result<(), Fault> {
     if begin.addr() < PAGE { Err(Fault) } else { Ok(()) }
@@ -29,28 +28,28 @@ pub fn check(begin: *const u8) -> Result<(), Fault> {
 /// Copies `len` bytes, in no particular order.
 ///
 /// # Errors
-/// [`Fault`] if not all was there; some of the rest may have been copied.
+/// [`Fault`] if a page was not mapped; some of the bytes may have been copied.
 ///
 /// # Safety
-/// Of `target` and `source` one is valid for `len` bytes; the other is the program's, which may not be there, but of which
-/// nothing is a Rust reference's. The two do not overlap.
+/// One of `target` and `source` is valid for `len` bytes; the other is the program's memory, which may be unmapped, and
+/// to which no Rust reference exists. The two do not overlap.
 #[inline(always)]
 pub unsafe fn copy(target: *mut u8, source: *const u8, len: usize) -> Result<(), Fault> {
     // SAFETY: the caller's promise.
     if unsafe { native::copy(target, source, len) } == 0 { Ok(()) } else { Err(Fault) }
 }
 
-/// What lies at `source` in the program's memory, aligned or not.
+/// Loads a `T` at `source` in the program's memory, aligned or not.
 ///
 /// # Errors
-/// [`Fault`] if it is not there.
+/// [`Fault`] if it is not mapped.
 ///
 /// # Safety
 /// Any bytes must be a valid `T`.
 #[inline]
 pub unsafe fn load<T: Copy>(source: *const T) -> Result<T, Fault> {
     let mut value = MaybeUninit::<T>::uninit();
-    // SAFETY: memory of our own; it is filled if this returns, and any bytes are valid.
+    // SAFETY: this function's own memory; it is filled if this returns, and any bytes are valid.
     unsafe {
         copy_one(value.as_mut_ptr(), source)?;
         Ok(value.assume_init())
@@ -60,17 +59,17 @@ pub unsafe fn load<T: Copy>(source: *const T) -> Result<T, Fault> {
 /// Stores `value` at `target` in the program's memory, aligned or not.
 ///
 /// # Errors
-/// [`Fault`] if it is not there, or may not be written.
+/// [`Fault`] if it is not mapped, or may not be written.
 ///
 /// # Safety
-/// If it is there, it is the caller's to be written.
+/// If it is mapped, the caller may write to it.
 #[inline]
 pub unsafe fn store<T: Copy>(target: *mut T, value: &T) -> Result<(), Fault> {
-    // SAFETY: memory of our own, and the caller's promise.
+    // SAFETY: this function's own memory, and the caller's promise.
     unsafe { copy_one(target, core::ptr::from_ref(value)) }
 }
 
-/// Copies one `T`: a word, or an event of epoll (a word and two), in the pieces that programs store and load.
+/// Copies one `T`, a word or an event of epoll (a word and two), in the units that programs store and load.
 ///
 /// # Safety
 /// As [`copy`].
@@ -105,13 +104,13 @@ pub fn is_there(source: *const u8, len: usize) -> bool {
     true
 }
 
-/// Where a thread goes on that faulted at the instruction at `address`, if that is one of a copy.
+/// Where a thread continues that faulted at the instruction at `address`, if that is an instruction of a copy.
 #[inline]
 pub fn landing(address: usize) -> Option<usize> {
     native::range().contains(&address).then(native::landing)
 }
 
-/// Looks how this processor copies best. Until then copies are slower.
+/// Finds out how this processor copies best. Until then copies are slower.
 pub fn prepare() {
     native::prepare();
 }
@@ -125,7 +124,7 @@ mod native {
     const AVX: u8 = 1;
     /// Bit of [`WAYS`]: `rep movsb` is fast.
     const REP: u8 = 2;
-    /// From so many bytes on `rep movsb` is used where it is fast.
+    /// Number of bytes from which on `rep movsb` is used where it is fast.
     const REP_FROM: usize = 4096;
 
     /// How this processor copies: [`AVX`], [`REP`].
@@ -354,7 +353,7 @@ mod native {
         WAYS.store(avx | rep, Relaxed);
     }
 
-    /// Copies in the ways that are named, for tests.
+    /// Allows only these ways of copying, for tests.
     #[cfg(test)]
     pub(super) fn limit(avx: bool, rep: bool) {
         prepare();

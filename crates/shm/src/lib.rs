@@ -1,13 +1,14 @@
 //! Memory shared with a peer that may lie: mappings, rings, copies, fences, waits.
 //!
-//! This is where all `unsafe` of the data path lives. Nothing here forms a Rust reference over shared bytes: the
-//! peer may change them at any time. [`mem`] has the two views (an [`Outbound`] has no load at all: law 1), [`segment`] what a port gives out, [`ring`]
-//! the byte ring of records in them, [`copy`] the ways to move bytes, [`clock`] the time of records, [`wait`]
-//! spin-then-sleep, [`arm`] when one may sleep where stores are under way for a while, [`lock`] and [`state`] what the processes of one program share among themselves, [`list`] what
-//! its threads read while it grows, [`status_page`] what the daemon tells them, [`shared_bytes`] memory that a program opens to others,
-//! [`submission`] what a program hands to its daemon to be moved and [`remote`] its buffers
-//! as the daemon reaches them by leave of its [`guard`] while the process is the one that it was ([`peer`]), [`signals`] that
-//! wait meanwhile, [`account`] where the time goes, [`wake`] how programs wake each other, [`carrier`] what the kernel knows of a stream's connection, [`queue`] stores that land later.
+//! All `unsafe` of the data path is in this crate. It forms no Rust reference to shared bytes, since the peer may change them
+//! at any time. [`mem`] has the two views of a segment (an [`Outbound`] has no load at all: law 1), [`segment`] what a port
+//! gives out, [`ring`] the byte ring of records in segments, [`copy`] the ways to move bytes, [`clock`] the time of records.
+//! [`wait`] spins, then sleeps; [`arm`] says how long a thread may sleep where stores are posted. [`lock`] and [`state`] are
+//! shared by the processes of one program, [`list`] is read by threads while it grows. [`status_page`] has the daemon's
+//! status words, [`shared_bytes`] memory that a program opens to others. By [`submission`] a program hands transfers to its
+//! daemon, which accesses the program's memory by [`remote`], with the permission of its [`guard`] and while the process is
+//! still the same one ([`peer`]); [`signals`] are delayed meanwhile. [`account`] measures where time goes, [`wake`] lets
+//! programs wake each other, [`carrier`] reads the kernel's connection of a stream, [`queue`] holds stores that land later.
 
 pub mod account;
 pub mod arm;

@@ -25,7 +25,7 @@ impl<T> Node<T> {
         Box::into_raw(Box::new(Self { value, next: AtomicPtr::new(null_mut()) }))
     }
 
-    /// The member behind this one.
+    /// The next member.
     #[inline]
     pub fn next(&self) -> Option<&Self> {
         // SAFETY: null or a box that is dropped with the list, which cannot be before `self`.
@@ -37,7 +37,7 @@ impl<T> Node<T> {
         let made = Self::make(value);
         let appended = self.next.compare_exchange(null_mut(), made, AcqRel, Acquire).is_ok();
         if !appended {
-            // SAFETY: just made, and nobody has seen it.
+            // SAFETY: just made; no other thread has seen it.
             drop(unsafe { Box::from_raw(made) });
         }
         appended
@@ -54,7 +54,7 @@ impl<T> Deref for Node<T> {
 }
 
 impl<T, const MARKS: usize> List<T, MARKS> {
-    /// A list of one, where all marks are.
+    /// A list of one member, at which all marks are.
     pub fn new(value: T) -> Self {
         let first = Node::make(value);
         Self { first: AtomicPtr::new(first), marks: [(); MARKS].map(|()| AtomicPtr::new(first)) }
@@ -73,7 +73,7 @@ impl<T, const MARKS: usize> List<T, MARKS> {
         unsafe { &*self.marks[mark].load(Acquire) }
     }
 
-    /// Moves a mark on to the next member for which `wanted` holds, if there is one, from where it is.
+    /// Moves a mark forward to the next member for which `wanted` returns `true`, if there is one.
     pub fn advance(&self, mark: usize, wanted: impl Fn(&T) -> bool) {
         loop {
             let seen = self.marks[mark].load(Acquire);
@@ -92,16 +92,16 @@ impl<T, const MARKS: usize> Drop for List<T, MARKS> {
     fn drop(&mut self) {
         let mut next = *self.first.get_mut();
         while !next.is_null() {
-            // SAFETY: from `Box::into_raw`, in the list once; nobody refers to `self` any more.
+            // SAFETY: from `Box::into_raw`, in the list once; no reference to `self` exists any more.
             let mut node = unsafe { Box::from_raw(next) };
             next = *node.next.get_mut();
         }
     }
 }
 
-// SAFETY: it owns its members, which are dropped by whoever drops it.
+// SAFETY: the list owns its members, which are dropped on the thread that drops it.
 unsafe impl<T: Send, const MARKS: usize> Send for List<T, MARKS> {}
-// SAFETY: members are only given out by shared reference, and those appended come from any thread.
+// SAFETY: members are only given out by shared reference, and any thread may append members.
 unsafe impl<T: Send + Sync, const MARKS: usize> Sync for List<T, MARKS> {}
 
 #[cfg(test)]

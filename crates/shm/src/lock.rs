@@ -20,7 +20,7 @@ pub struct Lock(AtomicU32);
 const WAITED: u32 = 1 << 31;
 const SPINS: u32 = 100;
 
-/// Why the lock was not taken.
+/// This thread holds the lock already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reentered;
 
@@ -34,8 +34,8 @@ impl Lock {
         Self(AtomicU32::new(0))
     }
 
-    /// Takes the lock for thread `tid`. Fails only if this very thread holds it already: a signal handler that came
-    /// in between.
+    /// Takes the lock for thread `tid`. Fails only if this thread holds it already: the caller is a signal handler that
+    /// interrupted the holder.
     #[inline]
     pub fn lock(&self, tid: u32) -> Result<Guard<'_>, Reentered> {
         if self.0.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -50,7 +50,7 @@ impl Lock {
         self.0.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed).ok().map(|_| Guard(self))
     }
 
-    /// As [`Self::lock`], but waits for [`LOCK_TIMEOUT`] at most, or until a signal comes; [`take_busy`] says which.
+    /// As [`Self::lock`], but waits for [`LOCK_TIMEOUT`] at most, or until a signal comes; [`take_busy`] tells which.
     pub fn lock_soon(&self, tid: u32) -> Result<Guard<'_>, NotTaken> {
         let (until, mut mine) = (Instant::now() + LOCK_TIMEOUT, tid);
         loop {
@@ -85,7 +85,7 @@ impl Lock {
         }
     }
 
-    /// The thread that has it, if any does.
+    /// The thread that holds the lock, if any does.
     #[inline]
     pub fn holder(&self) -> Option<u32> {
         match self.0.load(Ordering::Acquire) & !WAITED {
@@ -94,7 +94,7 @@ impl Lock {
         }
     }
 
-    /// Frees the lock whoever holds it; in the child of a `fork`.
+    /// Frees the lock, whichever thread holds it; for the child of a `fork`.
     pub fn reset(&self) {
         self.0.store(0, Ordering::Release);
     }
@@ -128,7 +128,7 @@ impl Lock {
         unreachable!("the loop ends by return only")
     }
 
-    /// Sleeps until woken or for 100 ms, then frees the lock of a holder that is no more.
+    /// Sleeps until woken or for 100 ms, then frees the lock if its holder has ended.
     fn sleep(&self, seen: u32) {
         let timeout = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
         let outcome = futex::wait(&self.0, futex::Flags::empty(), seen, Some(&timeout));
@@ -149,26 +149,26 @@ pub struct Locked<T> {
 unsafe impl<T: Send> Sync for Locked<T> {}
 
 impl<T> Locked<T> {
-    /// A value that nobody uses.
+    /// A value with a free lock.
     pub const fn new(value: T) -> Self {
         Self { lock: Lock::new(), value: UnsafeCell::new(value) }
     }
 
-    /// Does `work` with the value; fails only if this very thread holds the lock already.
+    /// Calls `work` with the value; fails only if this thread holds the lock already.
     pub fn with<R>(&self, tid: u32, work: impl FnOnce(&mut T) -> R) -> Result<R, Reentered> {
         let _guard = self.lock.lock(tid)?;
         // SAFETY: the lock is held until the end of this function.
         Ok(work(unsafe { &mut *self.value.get() }))
     }
 
-    /// As [`Self::with`], but only if nobody has the lock.
+    /// As [`Self::with`], but only if the lock is free.
     pub fn try_with<R>(&self, tid: u32, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let _guard = self.lock.try_lock(tid)?;
         // SAFETY: the lock is held until the end of this function.
         Some(work(unsafe { &mut *self.value.get() }))
     }
 
-    /// As [`Self::hold`], but only if nobody has the lock.
+    /// As [`Self::hold`], but only if the lock is free.
     pub fn try_hold(&self, tid: u32) -> Option<Guard<'_>> {
         self.lock.try_lock(tid)
     }
@@ -195,7 +195,7 @@ impl Drop for Guard<'_> {
 
 /// Whether this process has a thread `tid`.
 fn lives(tid: u32) -> bool {
-    // SAFETY: plain numbers; signal 0 only asks.
+    // SAFETY: only numbers; signal 0 only checks that the thread exists.
     let outcome = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) };
     outcome == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
@@ -229,7 +229,7 @@ mod tests {
         drop(guard);
         drop(lock.lock_soon(tid + 1).unwrap());
         assert_eq!(lock.holder(), None);
-        // That of a thread that is no more: free for whoever comes next.
+        // The holder has ended: the next thread frees the lock.
         std::mem::forget(lock.lock(0x3fff_fff0).unwrap());
         assert_eq!(lock.lock_soon(tid).unwrap_err(), NotTaken::Busy);
         assert!(lock.lock_soon(tid).is_ok());

@@ -1,4 +1,4 @@
-//! Memory of a descriptor, mapped, and which descriptors are mapped at all.
+//! Mappings of descriptors, and the check of which descriptors are mapped at all.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use crosslane_wire::MemoryKind;
@@ -11,21 +11,21 @@ use thiserror::Error;
 /// Why a descriptor was not mapped.
 #[derive(Debug, Error)]
 pub enum MapError {
-    /// It is not the length that was promised: touching its end would kill the program.
+    /// The descriptor does not have the expected length: touching its end would kill the program.
     #[error("segment is {actual} bytes long, {expected} were promised")]
     Length {
-        /// What was promised, bytes.
+        /// The expected length, bytes.
         expected: u64,
-        /// What `fstat` says, bytes.
+        /// The length by `fstat`, bytes.
         actual: u64,
     },
-    /// The descriptor is not of the kind that the port names, or memory of that kind cannot be used so.
+    /// The descriptor is not of the kind that the port says, or memory of that kind cannot be used for this.
     #[error("segment is no memory of kind {0:?} that can be mapped so")]
     NotThatKind(MemoryKind),
-    /// It could still be shrunk under us.
+    /// The memory could still be shrunk.
     #[error("segment is not sealed against shrinking")]
     NotSealed,
-    /// It is of huge pages, which may run out when one is touched.
+    /// The memory is of huge pages, which may run out when one is touched.
     #[error("segment is of huge pages, which may run out")]
     HugePages,
     /// A system call failed.
@@ -50,7 +50,7 @@ impl Mapping {
         Self::with(fd, len, ProtFlags::READ | ProtFlags::WRITE)
     }
 
-    /// A mapping for loads, or stores, or both; the other kind would end the program.
+    /// A mapping for loads, stores or both; any other access would kill the program.
     pub(crate) fn with(fd: impl AsFd, len: u64, protection: ProtFlags) -> Result<Self, MapError> {
         let (_, actual) = inspect_memory(&fd, SealFlags::SHRINK)?;
         if actual != len || len == 0 {
@@ -66,7 +66,7 @@ impl Mapping {
         protection: ProtFlags,
     ) -> Result<Self, MapError> {
         let len = usize::try_from(len).map_err(|_| rustix::io::Errno::OVERFLOW)?;
-        // SAFETY: a fresh shared mapping at an address of the kernel's choice aliases nothing of ours.
+        // SAFETY: a fresh shared mapping at an address that the kernel chooses aliases nothing of this process.
         let base = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, &fd, offset)?
         };
@@ -83,12 +83,12 @@ impl Mapping {
         self.base.as_ptr()
     }
 
-    /// A mapping of nothing: no range but empty ones at its start lies inside.
+    /// An empty mapping: only empty ranges at its start lie inside.
     pub(crate) const fn nothing() -> Self {
         Self { base: NonNull::dangling(), len: 0 }
     }
 
-    /// Where `len` bytes at `offset` lie; `None` if that is not inside.
+    /// Address of `len` bytes at `offset`; `None` if they are not inside.
     #[inline(always)]
     pub(crate) fn place(&self, offset: usize, len: usize) -> Option<*mut u8> {
         // SAFETY: the range lies inside the mapping.
@@ -120,7 +120,7 @@ impl Drop for Mapping {
         if self.len == 0 {
             return;
         }
-        // SAFETY: the mapping is ours and nobody refers to it any more.
+        // SAFETY: this value's own mapping, to which no reference exists any more.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
@@ -128,12 +128,11 @@ impl Drop for Mapping {
 /// `f_type` of the kernel's in-memory file system, `TMPFS_MAGIC`.
 const IN_MEMORY: rustix::fs::FsWord = 0x0102_1994;
 
-/// The one rule for every descriptor that is mapped as memory: a memfd of ordinary pages with the `required` seals. Returns
-/// all its seals and its length in bytes.
+/// The check of every descriptor that is mapped as memory: it must be a memfd of ordinary pages with the `required`
+/// seals. Returns all its seals and its length in bytes.
 ///
-/// The seals are asked for first: to ask any other file than a memfd for its length may block. Huge pages
-/// (`MFD_HUGETLB`) are refused everywhere: they may run out when one is touched, which ends the process, and the seals
-/// and the guard page behind a buffer count in ordinary pages.
+/// The seals are read first: reading the length of any other file than a memfd may block. Huge pages (`MFD_HUGETLB`) are refused: they
+/// may run out when one is touched, which kills the process, and the seals and the guard page behind a buffer count in ordinary pages.
 ///
 /// # Errors
 /// [`MapError::NotSealed`], [`MapError::HugePages`], or [`MapError::System`] (`INVAL` for what is no memfd).
@@ -148,14 +147,14 @@ pub fn inspect_memory(fd: impl AsFd, required: SealFlags) -> Result<(SealFlags, 
     Ok((seals, u64::try_from(rustix::fs::fstat(&fd)?.st_size).unwrap_or(0)))
 }
 
-/// Refuses all but memory of exactly `len` bytes that can never be resized ([`inspect_memory`]); returns its seals.
+/// Accepts only memory of exactly `len` bytes that can never be resized ([`inspect_memory`]); returns its seals.
 pub fn check_memory(fd: impl AsFd, len: u64) -> Result<SealFlags, MapError> {
     let (seals, actual) = inspect_memory(fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     if actual == len { Ok(seals) } else { Err(MapError::Length { expected: len, actual }) }
 }
 
-/// Fresh zeroed memory of `len` bytes for a segment, sealed so that nobody can resize it. No other process has ever
-/// mapped it, so a segment that was freed is never seen by its old writer again.
+/// Makes zeroed memory of `len` bytes for a segment, sealed against resizing. No other process has ever mapped it, so the
+/// writer of a freed segment never sees a later one.
 pub fn new_segment(name: &str, len: u64) -> Result<OwnedFd, MapError> {
     use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
     let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;

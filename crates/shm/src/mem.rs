@@ -1,4 +1,4 @@
-//! The two views of a segment. What arrives can be loaded and not stored; what leaves can be stored and not loaded.
+//! The two views of a segment: one can only be loaded from, the other only stored to.
 
 mod outbound;
 
@@ -14,8 +14,8 @@ use std::os::fd::AsFd;
 
 /// Stores into a neighbour's memory. There is no load: a read across a cable would stall for a round trip.
 ///
-/// Offsets are bytes from the segment's start; one out of range panics, since it is our own mistake: offsets that
-/// derive from a peer's words are checked before they come here.
+/// Offsets are bytes from the segment's start. An offset out of range panics, since it is a bug of this program: offsets
+/// that derive from a peer's words are checked before they are used here.
 pub trait Store {
     /// Length of the segment, bytes.
     fn len(&self) -> usize;
@@ -23,29 +23,29 @@ pub trait Store {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Stores a word after everything stored before (release). `offset` must be a multiple of 4.
+    /// Stores a word after all earlier stores (release). `offset` must be a multiple of 4.
     fn store_u32(&self, offset: usize, value: u32);
-    /// Stores a word after everything stored before (release). `offset` must be a multiple of 8.
+    /// Stores a word after all earlier stores (release). `offset` must be a multiple of 8.
     fn store_u64(&self, offset: usize, value: u64);
     /// Copies `source` to `offset`, in no particular order.
     fn write(&self, offset: usize, source: &[u8]);
-    /// As [`Self::write`] of memory of the program's, which may not be there. See [`guarded`].
+    /// As [`Self::write`], from a program's memory, which may be unmapped. See [`guarded`].
     ///
     /// # Errors
-    /// Part of it may have been copied.
+    /// A page is not mapped; a part of the bytes may have been copied.
     fn write_guarded(&self, offset: usize, source: &[u8]) -> Result<(), Fault> {
         self.write(offset, source);
         Ok(())
     }
-    /// Everything stored before reaches the peer before anything stored after (law 4): `sfence` where stores are
-    /// write-combined, nothing but an order for the compiler where memory is coherent.
+    /// All earlier stores reach the peer before any later store (law 4): `sfence` where stores are write-combined, only a
+    /// compiler fence where memory is coherent.
     fn store_fence(&self);
-    /// Everything stored before is visible to the peer before anything stored after, and before any later load of
-    /// our own memory: a full fence, which also drains write-combining buffers.
+    /// All earlier stores are visible to the peer before any later store, and before any later load of this side's
+    /// memory: a full fence, which also drains write-combining buffers.
     fn fence(&self);
 }
 
-/// Loads from our own memory, into which a neighbour stores.
+/// Loads from this side's memory, into which a neighbour stores.
 pub trait Load {
     /// Length of the segment, bytes.
     fn len(&self) -> usize;
@@ -53,23 +53,23 @@ pub trait Load {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Loads a word; what was stored before it is visible after (acquire). `offset` must be a multiple of 4.
+    /// Loads a word; stores that came before it are visible after (acquire). `offset` must be a multiple of 4.
     fn load_u32(&self, offset: usize) -> u32;
-    /// Loads a word; what was stored before it is visible after (acquire). `offset` must be a multiple of 8.
+    /// Loads a word; stores that came before it are visible after (acquire). `offset` must be a multiple of 8.
     fn load_u64(&self, offset: usize) -> u64;
-    /// Copies from `offset` into `target`. The bytes may change meanwhile; the copy is what is believed.
+    /// Copies from `offset` into `target`. The peer may change the bytes during the copy; only the copy is used.
     fn read(&self, offset: usize, target: &mut [u8]);
-    /// As [`Self::read`] into memory of the program's, which may not be there. See [`guarded`].
+    /// As [`Self::read`], into a program's memory, which may be unmapped. See [`guarded`].
     ///
     /// # Errors
-    /// Part of it may have been copied.
+    /// A page is not mapped; a part of the bytes may have been copied.
     fn read_guarded(&self, offset: usize, target: &mut [u8]) -> Result<(), Fault> {
         self.read(offset, target);
         Ok(())
     }
 }
 
-/// A segment of our own memory that a neighbour stores into: loads only.
+/// A segment of this side's memory into which a neighbour stores: loads only.
 #[derive(Debug)]
 pub struct Inbound(Mapping);
 
@@ -82,10 +82,10 @@ impl Inbound {
         Mapping::new(fd, len).map(Self)
     }
 
-    /// Maps what a port gave out, in the way that it says.
+    /// Maps a segment that a port gave out, in the way that its description says.
     ///
     /// # Errors
-    /// See [`MapError`]: the descriptor is not what was said, or it holds a queue of stores.
+    /// See [`MapError`]: the descriptor is not as described, or it is a queue of stores.
     pub fn map(segment: &Segment) -> Result<Self, MapError> {
         if segment.info.memory == MemoryKind::Queue {
             return Err(MapError::NotThatKind(MemoryKind::Queue));
@@ -93,7 +93,7 @@ impl Inbound {
         segment.map().map(Self)
     }
 
-    /// Where `len` bytes at `offset` lie, to be copied from.
+    /// Address of `len` bytes at `offset`, to copy from.
     #[inline]
     pub(crate) fn at(&self, offset: usize, len: usize) -> *const u8 {
         self.0.at(offset, len)
@@ -126,12 +126,12 @@ impl Load for Inbound {
     fn read_guarded(&self, offset: usize, target: &mut [u8]) -> Result<(), Fault> {
         let source = self.0.at(offset, target.len());
         guarded::check(target.as_ptr())?;
-        // SAFETY: `source` is in range; `target` is the program's, which does not have our mapping.
+        // SAFETY: `source` is in range; `target` is the program's, which does not know the address of this mapping.
         unsafe { guarded::copy(target.as_mut_ptr(), source, target.len()) }
     }
 }
 
-/// Memory of one program's own, which its processes share: loads and stores by one mapping.
+/// A program's own memory, which its processes share: loads and stores by one mapping.
 #[derive(Debug)]
 pub struct Own(Mapping);
 
@@ -144,14 +144,14 @@ impl Own {
         Mapping::new(fd, len).map(Self)
     }
 
-    /// Copies `source`, which is the program's and may not be there, to `offset`.
+    /// Copies `source`, a program's memory, which may be unmapped, to `offset`.
     ///
     /// # Errors
-    /// Part of it may have been copied.
+    /// A page is not mapped; a part of the bytes may have been copied.
     pub fn write_guarded(&self, offset: usize, source: &[u8]) -> Result<(), Fault> {
         let target = self.0.at(offset, source.len());
         guarded::check(source.as_ptr())?;
-        // SAFETY: `target` is in range; `source` is the program's, which does not have our mapping.
+        // SAFETY: `target` is in range; `source` is the program's, which does not know the address of this mapping.
         unsafe { guarded::copy(target, source.as_ptr(), source.len()) }
     }
 

@@ -1,10 +1,10 @@
-//! The process at the other end of a socket, held for as long as its number is used.
+//! The process at the other end of a socket, identified reliably while its pid is in use.
 //!
-//! The kernel's calls that copy between processes take a number, which names whoever has it just then. [`Peer`] holds the
-//! process's folder in `/proc`, which stays that of one process: when it has ended, nothing is found there any more. Each
-//! [`Peer::check`] asks who owns an entry of it, and so whether the process is of the user still that opened the socket:
+//! The kernel's calls that copy between processes take a pid, which may be reused. [`Peer`] holds the process's directory
+//! in `/proc`, which stays that of one process: once it has ended, the directory has no entries. Each [`Peer::check`]
+//! reads the owner of one entry, and so finds whether the process still is of the user that opened the socket:
 //!
-//! | entry | owned by | watched of |
+//! | entry | owned by | watched for |
 //! |---|---|---|
 //! | `mem` | the effective user and group; root if others may not trace it, as after the exec of a program with more rights (set-user-id, set-group-id, capabilities) or a change of user | processes that their user may trace when they are first held |
 //! | `task` | the effective user and group | all others: those of root, and servers that gave root up |
@@ -17,27 +17,27 @@ use rustix::process::Pid;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use thiserror::Error;
 
-/// `SO_PEERPIDFD`, from Linux 6.5 on.
+/// `SO_PEERPIDFD`, Linux 6.5 and newer.
 const SO_PEERPIDFD: libc::c_int = 77;
 
-/// Why a process is not, or no longer, the one at the socket's other end.
+/// Why a process is not, or no longer, the one that opened the other end of the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PeerError {
-    /// It has ended.
+    /// The process has ended.
     #[error("the process that opened the session has ended")]
     Gone,
-    /// It is another user's, or has rights that its user does not have.
+    /// The process belongs to another user, or has rights that its user does not have.
     #[error("the process is not the session's user's any more")]
     OtherUser,
-    /// `/proc` is missing, or is that of other process numbers.
+    /// `/proc` is missing, or belongs to another pid namespace.
     #[error("processes cannot be looked at: mount the /proc of the daemon's own pid namespace")]
     NoProc,
-    /// The kernel does not say who it is.
+    /// The kernel does not say which process it is.
     #[error("the kernel does not tell who opened the session: {0}")]
     Unknown(Errno),
 }
 
-/// A process, see the module.
+/// A process, identified by its `/proc` directory (see the module).
 #[derive(Debug)]
 pub struct Peer {
     pid: i32,
@@ -47,12 +47,12 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// The process that opened the socket's other end, if it lives and is of the user still that it was of then.
+    /// The process that opened the socket's other end, if it lives and still is of the user that it was of then.
     pub fn of(socket: BorrowedFd<'_>) -> Result<Self, PeerError> {
         let told = rustix::net::sockopt::socket_peercred(socket).map_err(PeerError::Unknown)?;
         let process = pidfd(socket)?;
         let peer = Self::open(told.pid.as_raw_nonzero().get(), told.uid.as_raw())?;
-        // While it lives nobody else has its number, so the folder is its own.
+        // While the process lives no other process has its pid, so the directory is its own.
         match process {
             Some(process) if has_ended(process.as_fd()) => Err(PeerError::Gone),
             _ => Ok(peer),
@@ -80,29 +80,29 @@ impl Peer {
         Ok(Self { pid, folder, watched, owner })
     }
 
-    /// Its number.
+    /// The pid.
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// Whether it lives, and is of the same user with the same rights as when it was first held. About 1 us.
+    /// Whether the process lives, and is of the same user with the same rights as when it was first held. Takes about 1 us.
     pub fn check(&self) -> Result<(), PeerError> {
         let now = owner(&self.folder, self.watched)?;
         if now == self.owner { Ok(()) } else { Err(PeerError::OtherUser) }
     }
 }
 
-/// The process that opened a socket's other end, to see its end, whoever holds that socket by now.
+/// The process that opened a socket's other end, to find out when that process ends, whichever process holds the socket by now.
 #[derive(Debug)]
 pub struct Opener {
     pid: Option<Pid>,
-    /// None if the kernel is too old, or there was no free descriptor.
+    /// `None` if the kernel is too old, or there was no free descriptor.
     process: Option<OwnedFd>,
     gone: bool,
 }
 
 impl Opener {
-    /// Of a connected local socket.
+    /// The process that opened the other end of a connected local socket.
     pub fn of(socket: BorrowedFd<'_>) -> Self {
         let pid = rustix::net::sockopt::socket_peercred(socket).ok().map(|peer| peer.pid);
         let process = pidfd(socket);
@@ -110,7 +110,7 @@ impl Opener {
         Self { pid, process: process.ok().flatten(), gone }
     }
 
-    /// Whether the process has ended. Where only its number is known, a later process of this number is taken for it.
+    /// Whether the process has ended. If only its pid is known, a later process with this pid counts as the same.
     pub fn has_ended(&self) -> bool {
         match (&self.process, self.pid) {
             _ if self.gone => true,
@@ -130,10 +130,10 @@ fn owner(folder: &OwnedFd, entry: &CStr) -> Result<(u32, u32), PeerError> {
     found.map(|found| (found.st_uid, found.st_gid)).map_err(|_| PeerError::Gone)
 }
 
-/// The process that opened the other end; `None` if the kernel is too old to say.
+/// A pidfd of the process that opened the other end; `None` if the kernel is too old.
 fn pidfd(socket: BorrowedFd<'_>) -> Result<Option<OwnedFd>, PeerError> {
     let (mut fd, mut len) = (-1_i32, libc::socklen_t::from(4_u8));
-    // SAFETY: `fd` is as long as `len` says.
+    // SAFETY: `fd` has the length that `len` says.
     let outcome = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -144,7 +144,7 @@ fn pidfd(socket: BorrowedFd<'_>) -> Result<Option<OwnedFd>, PeerError> {
         )
     };
     if outcome == 0 {
-        // SAFETY: just made by the kernel, and nobody else's.
+        // SAFETY: the kernel has just made the descriptor; no other code has it.
         return Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) }));
     }
     match std::io::Error::last_os_error().raw_os_error() {
@@ -162,7 +162,7 @@ fn has_ended(process: BorrowedFd<'_>) -> bool {
 
 #[cfg(all(test, not(miri)))]
 impl Peer {
-    /// A process that was another user's when it was first held.
+    /// A process that was of another user when it was first held.
     pub(crate) fn changed(mut self) -> Self {
         self.owner.0 = !self.owner.0;
         self

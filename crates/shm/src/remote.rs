@@ -1,4 +1,4 @@
-//! The memory of a program that has consented to have it copied by its daemon: `process_vm_readv` and `process_vm_writev`
+//! Access of the daemon to a program's memory, with the program's consent: `process_vm_readv` and `process_vm_writev`
 //! between the program's buffers and rings that are mapped here.
 //!
 //! A pid may belong to another process by the time of the call. So each call first checks that the process lives and still belongs
@@ -18,14 +18,14 @@ use thiserror::Error;
 
 /// Most `iovec`s of one call, on either side.
 pub const PLACES: usize = 8;
-/// Bytes of the guard that each call names.
+/// Bytes of the guard that each call contains.
 const GUARD: usize = 8;
 
-/// Where guards may lie: places of 47 bits of addresses where no program, heap, library or stack is put or grows to, unless
-/// it asks for terabytes. They lie (x86-64 and AArch64) at the bottom, from 0x2aaa_..., from 0x5555_... and at the top.
+/// Where guards may lie: ranges of 47-bit addresses in which neither kernel nor loader places a program, heap, library or stack, unless
+/// a program asks for terabytes. Those lie (x86-64 and AArch64) at the bottom, from 0x2aaa_..., from 0x5555_... and at the top.
 const GUARDS: [Range<u64>; 2] = [0x2e00_0000_0000..0x5400_0000_0000, 0x5a00_0000_0000..0x7a00_0000_0000];
 
-/// The place of a guard, of about 2^33 that there are, for a random number.
+/// Address of a guard, one of about 2^33, for a random number.
 pub fn guard_at(random: u64) -> u64 {
     let pages: u64 = GUARDS.iter().map(pages_of).sum();
     let mut page = random % pages;
@@ -51,7 +51,7 @@ pub struct Span {
     pub len: usize,
 }
 
-/// Why nothing, or not all, was copied.
+/// Why no bytes, or not all, were copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RemoteError {
     /// The guard is not mapped: it is another process, or the program has withdrawn its consent.
@@ -75,20 +75,20 @@ impl From<PeerError> for RemoteError {
     }
 }
 
-/// A process that has consented.
+/// A process that has consented to such access.
 #[derive(Clone, Debug)]
 pub struct Remote {
     /// The process.
     pub peer: Arc<Peer>,
-    /// Where its guard is.
+    /// Address of its guard.
     pub guard: u64,
-    /// What the guard begins with.
+    /// The random number at the guard's start.
     pub nonce: u64,
 }
 
 impl Remote {
-    /// Copies what lies in `from`, in that order, to `places` of a ring: bytes from the segment's start, and how many. Both
-    /// are [`PLACES`] at most and of one length; it is all or an error.
+    /// Copies the spans `from`, in order, to `places` of a ring: offset from the segment's start, and length. Both lists
+    /// have at most [`PLACES`] entries and equal total length. Copies all bytes or fails.
     pub fn fetch(&self, from: &[Span], to: &Outbound, places: &[(usize, usize)]) -> Result<(), RemoteError> {
         if !to.is_direct() {
             return self.fetch_by_copy(from, to, places);
@@ -116,7 +116,7 @@ impl Remote {
         Ok(())
     }
 
-    /// The same into private memory of as many bytes.
+    /// As [`Self::fetch`], into private memory of the same length.
     pub fn read_into(&self, from: &[Span], to: &mut [u8]) -> Result<(), RemoteError> {
         self.read(from, core::iter::once(io(to.as_mut_ptr().cast(), to.len())))
     }
@@ -127,7 +127,7 @@ impl Remote {
         self.write(local, to)
     }
 
-    /// The same from private memory.
+    /// As [`Self::store`], from private memory.
     pub fn write_from(&self, from: &[u8], to: &[Span]) -> Result<(), RemoteError> {
         self.write(core::iter::once(io(from.as_ptr().cast_mut().cast(), from.len())), to)
     }
@@ -137,8 +137,8 @@ impl Remote {
         let mut nonce = 0_u64;
         let local = Places::of(io((&raw mut nonce).cast(), GUARD), local);
         let remote = self.guarded(from);
-        // SAFETY: the local places are memory of ours, of which nobody holds references but those that the caller gave
-        // up for the call; the kernel checks the others.
+        // SAFETY: the local places are this process's memory, to which no other reference exists during the call, since
+        // the caller gave up its own; the kernel checks the others.
         let count = unsafe {
             libc::process_vm_readv(
                 self.peer.pid(),
@@ -214,7 +214,7 @@ fn io(base: *mut c_void, len: usize) -> iovec {
     iovec { iov_base: base, iov_len: len }
 }
 
-/// An address of another process; never used as one of ours.
+/// An address in another process; never dereferenced here.
 fn address(of: u64) -> *mut c_void {
     core::ptr::without_provenance_mut(usize::try_from(of).unwrap_or(usize::MAX))
 }
@@ -307,7 +307,7 @@ mod tests {
             let at = guard_at(random);
             assert!(at.is_multiple_of(PAGE) && GUARDS.iter().any(|range| range.contains(&at)), "{at:x}");
         }
-        // Of a program that no tool looks after.
+        // Of a program that no measuring tool changes.
         let maps = std::process::Command::new("cat").arg("/proc/self/maps").output().unwrap();
         for line in String::from_utf8(maps.stdout).unwrap().lines() {
             let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();

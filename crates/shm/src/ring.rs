@@ -35,30 +35,30 @@ use crosslane_wire::DecodeError;
 use crosslane_wire::segment::{LINE, RING};
 use thiserror::Error;
 
-/// What a peer did that the protocol forbids; the circuit is broken off.
+/// What a peer did that the protocol forbids; this end aborts the stream.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum Violation {
-    /// The peer gave credit for bytes that we never sent, or less credit than it gave before.
+    /// The peer gave credit for bytes that this end never sent, or less credit than before.
     #[error("peer gave back credit {got}, between {least} and {most} was possible")]
     Credit {
         /// The position that the peer stored.
         got: u64,
         /// The highest position that it stored before.
         least: u64,
-        /// The position up to which we sent.
+        /// The position up to which this end has sent.
         most: u64,
     },
     /// A record's word is out of range.
     #[error("peer wrote a bad record: {0}")]
     Record(#[from] DecodeError),
-    /// The peer wrote a record over bytes that we have not consumed.
+    /// The peer wrote a record over bytes that this end has not consumed.
     #[error("peer sent {over} bytes more than it had credit for")]
     Overrun {
         /// Bytes of ring beyond the credit.
         over: u64,
     },
-    /// The state of this end of the ring is one that no ring can have: another process that holds the end has overwritten it,
-    /// or was killed in the middle of a change.
+    /// No ring can have this shared state: another process that holds the end has overwritten it, or was killed in the
+    /// middle of a change.
     #[error("the end's shared state cannot be: {0}")]
     State(&'static str),
 }

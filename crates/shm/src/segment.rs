@@ -1,4 +1,4 @@
-//! A segment as it travels: a descriptor, and what the port says of the memory behind it.
+//! A segment as it is passed between processes: a descriptor, and the port's description of the memory behind it.
 
 use crate::mapping::{MapError, Mapping, inspect_memory};
 use crosslane_wire::{MemoryKind, SegmentInfo};
@@ -9,17 +9,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// Bytes of the memfd of every queue of stores ([`crate::queue`]).
 pub(crate) const QUEUE_LEN: u64 = 4096 + (256 << 10);
 
-/// Memory of a segment that nobody has mapped here yet.
+/// Memory of a segment that this process has not mapped yet.
 #[derive(Debug)]
 pub struct Segment {
-    /// Leads to the memory, and perhaps to more of it: see [`SegmentInfo::offset`].
+    /// Descriptor of the memory, and perhaps of more of it: see [`SegmentInfo::offset`].
     pub fd: OwnedFd,
-    /// What the port says of it.
+    /// The port's description of it.
     pub info: SegmentInfo,
 }
 
 impl Segment {
-    /// A whole sealed memfd of `len` bytes. Not looked at before it is mapped.
+    /// A whole sealed memfd of `len` bytes. It is checked when it is mapped.
     pub fn sealed(fd: OwnedFd, len: u64) -> Self {
         Self { fd, info: SegmentInfo::sealed(len) }
     }
@@ -32,13 +32,13 @@ impl Segment {
         Ok(Self { fd: rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)?, info: self.info })
     }
 
-    /// Maps it, once its descriptor was found to be what the port says that it is.
+    /// Maps the memory, after a check that the descriptor is of the kind that the port says.
     pub(crate) fn map(&self) -> Result<Mapping, MapError> {
         self.check()?;
         Mapping::at_offset(&self.fd, self.info.offset, self.info.len, ProtFlags::READ | ProtFlags::WRITE)
     }
 
-    /// Whether the descriptor is what the port says: then touching the memory cannot end the process.
+    /// Checks that the descriptor is of the kind that the port says: then touching the memory cannot end the process.
     ///
     /// # Errors
     /// [`MapError::NotThatKind`], or what is wrong with a memfd ([`inspect_memory`]).
@@ -50,7 +50,7 @@ impl Segment {
         match info.memory {
             MemoryKind::Sealed => {
                 let (_, actual) = inspect_memory(&self.fd, SealFlags::SHRINK)?;
-                // A memfd of a segment's own is as long as the segment; else it reaches at least to its end.
+                // A memfd that contains only this segment is as long as the segment; any other reaches at least to the segment's end.
                 let expected = info.offset + info.len;
                 let fits = if info.offset == 0 { actual == expected } else { actual >= expected };
                 if fits { Ok(()) } else { Err(MapError::Length { expected, actual }) }
@@ -60,7 +60,7 @@ impl Segment {
         }
     }
 
-    /// A queue is as long as all are, whatever the segment behind it.
+    /// All queues have the same length, whatever the length of the segment behind them.
     fn check_queue(&self) -> Result<(), MapError> {
         let (_, actual) = inspect_memory(&self.fd, SealFlags::SHRINK)?;
         let expected = QUEUE_LEN;

@@ -1,5 +1,5 @@
-//! Memory that a program opens to others: its own threads, and the one that executes what others ask for, load and
-//! store it at the same time. So it is reached by raw copies and atomics only, and every place is checked.
+//! Memory that a program opens to others: its own threads, and the agent that executes others' commands, access it at the
+//! same time. So all access is by raw copies and atomics, and every place is checked.
 
 use crate::mem::{Mapping, new_segment};
 use crate::{Inbound, Load, MapError, copy};
@@ -9,17 +9,17 @@ use thiserror::Error;
 /// A place that is not inside the memory, or a word that is not aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum BadPlace {
-    /// It ends behind the memory's end.
+    /// The place ends behind the memory's end.
     #[error("bytes {offset} to {offset} + {len} lie outside of a region of {region} bytes")]
     Outside {
-        /// Where it begins, bytes.
+        /// Offset of the place, bytes.
         offset: u64,
-        /// How long it is, bytes.
+        /// Length of the place, bytes.
         len: u64,
-        /// Bytes of the memory.
+        /// Length of the memory, bytes.
         region: u64,
     },
-    /// A word of 8 bytes must begin at a multiple of 8.
+    /// A word of 8 bytes does not begin at a multiple of 8.
     #[error("a word at byte {0} is not aligned to 8")]
     Misaligned(u64),
 }
@@ -42,7 +42,7 @@ impl SharedBytes {
         self.mapping.len() as u64
     }
 
-    /// Whether it has no bytes; it always has some.
+    /// Always `false`: there is at least one byte.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -61,8 +61,8 @@ impl SharedBytes {
         if offset.is_multiple_of(8) { Ok(()) } else { Err(BadPlace::Misaligned(offset)) }
     }
 
-    /// Copies from `offset` into `target`. Bytes that others store meanwhile may be old or new; an aligned word that is
-    /// all of `target` is loaded as a whole.
+    /// Copies from `offset` into `target`. Bytes that other threads store meanwhile may be old or new; if `target` is one
+    /// aligned word, it is loaded atomically.
     pub fn read(&self, offset: u64, target: &mut [u8]) -> Result<(), BadPlace> {
         self.check(offset, target.len() as u64)?;
         if let (Ok(word), Ok(target)) = (self.word(offset), <&mut [u8; 8]>::try_from(&mut *target)) {
@@ -74,8 +74,8 @@ impl SharedBytes {
         Ok(())
     }
 
-    /// Copies `source` to `offset`, in no particular order, but after everything stored before. An aligned word that is
-    /// all of `source` is stored as a whole.
+    /// Copies `source` to `offset`, in no particular order, but after all earlier stores. If `source` is one aligned
+    /// word, it is stored atomically.
     pub fn write(&self, offset: u64, source: &[u8]) -> Result<(), BadPlace> {
         self.check(offset, source.len() as u64)?;
         if let (Ok(word), Ok(source)) = (self.word(offset), <[u8; 8]>::try_from(source)) {
@@ -87,29 +87,29 @@ impl SharedBytes {
         Ok(())
     }
 
-    /// Loads a word; what was stored before it is visible after (acquire).
+    /// Loads a word; stores that came before it are visible after (acquire).
     pub fn load(&self, offset: u64) -> Result<u64, BadPlace> {
         Ok(self.word(offset)?.load(Ordering::Acquire))
     }
 
-    /// Stores a word after everything stored before (release).
+    /// Stores a word after all earlier stores (release).
     pub fn store(&self, offset: u64, value: u64) -> Result<(), BadPlace> {
         self.word(offset)?.store(value, Ordering::Release);
         Ok(())
     }
 
-    /// Adds to a word, wrapping; what it held before. Atomic against everybody's.
+    /// Adds to a word, wrapping; returns its previous value. Atomic for all processes and threads.
     pub fn fetch_add(&self, offset: u64, value: u64) -> Result<u64, BadPlace> {
         Ok(self.word(offset)?.fetch_add(value, Ordering::AcqRel))
     }
 
-    /// Stores `new` if the word holds `expected`; what it held before. Atomic against everybody's.
+    /// Stores `new` if the word contains `expected`; returns its previous value. Atomic for all processes and threads.
     pub fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<u64, BadPlace> {
         let swapped = self.word(offset)?.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Acquire);
         Ok(swapped.unwrap_or_else(|held| held))
     }
 
-    /// A place of `len` bytes, checked, for what arrives.
+    /// A checked place of `len` bytes, to receive into.
     pub fn part(&self, offset: u64, len: u64) -> Result<Part<'_>, BadPlace> {
         self.check(offset, len)?;
         Ok(Part { bytes: self, offset: at(offset), len: at(len) })
@@ -121,7 +121,7 @@ impl SharedBytes {
     }
 }
 
-/// A place inside such memory, checked.
+/// A checked place inside such memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
     bytes: &'a SharedBytes,
@@ -140,9 +140,9 @@ impl Part<'_> {
         self.len == 0
     }
 
-    /// Copies `len` bytes from `from_offset` of what has arrived to byte `at` of the place, with no private memory on
-    /// the way: their writer may change them meanwhile, and might as well have sent those. An aligned word that is all
-    /// of them is stored as a whole. Bytes beyond the place panic, since that is our own mistake.
+    /// Copies `len` received bytes, at `from_offset` of the ring's segment, to byte `at` of the place, without private
+    /// memory in between: their writer may change them meanwhile, which is the same as sending other bytes. One aligned
+    /// word is stored atomically. Panics if the bytes exceed the place, since that is a bug of this program.
     #[inline]
     pub fn fill(&self, at: usize, from: &Inbound, from_offset: usize, len: usize) {
         assert!(at <= self.len && len <= self.len - at, "bytes beyond the place");
@@ -159,7 +159,7 @@ impl Part<'_> {
     }
 }
 
-/// An offset that was checked against a length that is a `usize`.
+/// An offset that was checked against a length that fits `usize`.
 fn at(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }

@@ -1,13 +1,13 @@
-//! Signals of a thread that wait for a while.
+//! Delay of a thread's signals.
 
 use core::mem::MaybeUninit;
 
-/// What was blocked before all were: signals of this thread wait until [`Masked::end`].
+/// The thread's signal mask before all signals were blocked: they stay pending until [`Masked::end`].
 #[derive(Debug)]
 pub struct Masked(libc::sigset_t);
 
 impl Masked {
-    /// All signals wait from now on.
+    /// Blocks all signals from now on.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "it does something")]
     pub fn new() -> Self {
@@ -21,16 +21,16 @@ impl Masked {
         }
     }
 
-    /// Signals are delivered again as before.
+    /// Restores the mask, which delivers pending signals.
     pub fn end(&self) {
         // SAFETY: a mask that the kernel filled.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, core::ptr::null_mut()) };
     }
 
-    /// Whether a signal waits that did not before.
+    /// Whether a signal is pending that was not blocked before.
     pub fn any_waits(&self) -> bool {
         let mut waiting = MaybeUninit::uninit();
-        // SAFETY: filled by the calls; numbers of signals are in range.
+        // SAFETY: filled by the calls; signal numbers are in range.
         unsafe {
             libc::sigemptyset(waiting.as_mut_ptr());
             libc::sigpending(waiting.as_mut_ptr());

@@ -1,10 +1,11 @@
-//! The state of one end of a stream, which all processes that hold the end share: a sealed memfd for each end. The program
+//! The state of one end (endpoint) of a stream: a sealed memfd that all processes share that hold the end. The program
 //! creates it; its daemon keeps the descriptor and gives it to processes that adopt the end.
 //!
 //! ```text
 //!   program   State      mapped, survives fork; all processes that hold the end write it
-//!   daemon    StateView  a descriptor: read for display, mapped for a moment where the order of loads counts
-//!   engine    StateDesk  mapped while the engine works on the end's rings
+//!   program   State        mapped, survives fork; all processes that hold the end write it
+//!   daemon    StateView    a descriptor: read for display, mapped for a moment where the order of loads counts
+//!   engine    EngineState  mapped while the engine works on the end's rings
 //! ```
 //! Every process that holds the end may write anything there at any time: a reader checks each value before it uses it as an
 //! index, a length or an address.
@@ -33,20 +34,20 @@ pub struct Counters {
     pub tx_bytes: AtomicU64,
     /// Payload received by the stream, bytes.
     pub rx_bytes: AtomicU64,
-    /// Wakes of waiters.
+    /// Wakes of far waiters that this end sent.
     pub wakes: AtomicU64,
     /// Times that a thread slept for this end.
     pub sleeps: AtomicU64,
-    /// References by descriptors of all processes; 0 = the last one is gone.
+    /// Descriptors of all processes that refer to the end; 0: the last one is closed.
     pub refs: AtomicU32,
 }
 
-/// Stream offsets of what the far end may still lack. The sender writes them.
+/// Stream offsets of the bytes that the far end may still lack. The sender writes them.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Kept {
-    /// Stream offset up to which the sender had sent in earlier rings: it sends nothing new before the present ring has all up to
-    /// here.
+    /// Stream offset up to which the sender had sent in earlier rings: it sends no new bytes before it has sent all bytes
+    /// up to this offset again in the present ring.
     pub owed: AtomicU64,
     /// The retention ring holds the payload from this stream offset on,
     pub from: AtomicU64,
@@ -54,20 +55,20 @@ pub struct Kept {
     pub to: AtomicU64,
     /// Present length of the retention ring, bytes, a power of two: stream offset `u` lies at byte `u % cap`.
     pub cap: AtomicU64,
-    /// Not 0: the retention ring was full and the far end acknowledged nothing for a while; the next sender may lengthen it.
+    /// Not 0: the retention ring was full and the far end acknowledged nothing for a while; the next sender may double it.
     pub grow_requested: AtomicU32,
-    /// The kind of the record that ended the direction, if it was sent; else 0.
+    /// Kind of the record that ended the direction, if it was sent; else 0.
     pub turn: AtomicU32,
 }
 
-/// How far a program had sent when it left its end.
+/// How far a program had sent when it gave up its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// Number of the ring that it used last.
     pub generation: u32,
     /// Stream offset behind the last byte that it sent.
     pub units: u64,
-    /// Whether a part of that must be sent again in the present ring.
+    /// Whether a part of these bytes must be sent again in the present ring.
     pub owes: bool,
     /// Stream offsets from and up to which the retention ring holds the payload.
     pub kept: (u64, u64),
@@ -77,7 +78,7 @@ pub struct Sent {
     pub turn: Option<Kind>,
 }
 
-/// The start of the state: what the daemon may read.
+/// The start of the state page: the part that the daemon may read.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Front {
@@ -87,19 +88,19 @@ pub struct Front {
     pub producer: Producer,
     /// The state of receiving.
     pub consumer: Consumer,
-    /// What the far end may still lack.
+    /// Stream offsets of the bytes that the far end may still lack.
     pub kept: Kept,
-    /// How it was sent.
+    /// How the sent bytes were moved.
     pub sent: Modes,
-    /// How it was received.
+    /// How the received bytes were moved.
     pub received: Modes,
-    /// How it is to be sent from now on, a `crosslane_stream::Transfer`.
+    /// How bytes are to be sent from now on, a `crosslane_stream::Transfer`.
     pub transfer: AtomicU32,
-    /// Who chose that, a [`Chooser`].
+    /// Who chose `transfer`, a [`Chooser`].
     pub transfer_by: AtomicU32,
     /// Not 0: the daemon's engine is to copy.
     pub offload: AtomicU32,
-    /// Who chose that, a [`Chooser`].
+    /// Who chose `offload`, a [`Chooser`].
     pub offload_by: AtomicU32,
 }
 
@@ -117,7 +118,7 @@ pub struct Snapshot {
 }
 
 impl Counters {
-    /// One reference less; whether it was the last one.
+    /// Drops one reference; returns whether it was the last one.
     pub fn release(&self) -> bool {
         let less = |refs| u32::checked_sub(refs, 1);
         self.refs.fetch_update(Ordering::AcqRel, Ordering::Acquire, less) == Ok(1)
@@ -129,7 +130,7 @@ impl Counters {
 pub struct State(Mapping);
 
 impl State {
-    /// Makes the state of a new end, with one reference; the descriptor is for the daemon, and for nobody else.
+    /// Makes the state of a new end, with one reference; only the daemon may get the descriptor.
     pub fn create() -> Result<(Self, OwnedFd), MapError> {
         let fd = new_segment("crosslane-state", LEN)?;
         let state = Self(Mapping::new(&fd, LEN)?);
@@ -137,13 +138,13 @@ impl State {
         Ok((state, fd))
     }
 
-    /// Maps the state of an end that another process began, after checking its length and seals.
+    /// Maps the state of an end that another process created, after checking its length and seals.
     pub fn open(fd: impl AsFd) -> Result<Self, MapError> {
         check_memory(&fd, LEN)?;
         Ok(Self(Mapping::new(fd, LEN)?))
     }
 
-    /// Where it begins: [`LEN`] bytes, aligned to a page, mapped as long as `self`.
+    /// Start of the state: [`LEN`] bytes, aligned to a page, mapped as long as `self`.
     #[inline]
     pub fn base(&self) -> *mut u8 {
         self.0.base()
@@ -154,12 +155,12 @@ impl State {
     }
 }
 
-/// The state of an end where its daemon works on the rings. The program may write anything there at any time.
+/// The state of an end, mapped by its daemon to work on the rings. The program may write anything there at any time.
 #[derive(Debug)]
 pub struct EngineState(Mapping);
 
 impl EngineState {
-    /// The state of the end's rings: to be taken by [`Producer::checked`] and [`Consumer::checked`] only.
+    /// The state of the end's rings. Use it only through [`Producer::checked`] and [`Consumer::checked`].
     pub fn rings(&self) -> (&Producer, &Consumer) {
         let front = front(&self.0);
         (&front.producer, &front.consumer)
@@ -172,33 +173,33 @@ impl EngineState {
 pub struct StateView<F = OwnedFd>(F);
 
 impl<F: AsFd> StateView<F> {
-    /// Takes what a program handed over, after checking its length and seals.
+    /// Takes the descriptor that a program handed over, after checking its length and seals.
     pub fn new(fd: F) -> Result<Self, MapError> {
         check_memory(&fd, LEN)?;
         Ok(Self(fd))
     }
 
-    /// For whoever adopts the end.
+    /// The descriptor, for a process that adopts the end.
     pub fn memory(&self) -> &F {
         &self.0
     }
 
-    /// Another view of what was checked before.
+    /// Another view of a descriptor that was checked before.
     pub fn checked(fd: F) -> Self {
         Self(fd)
     }
 
-    /// The descriptor, to be kept.
+    /// The descriptor, for the caller to keep.
     pub fn into_memory(self) -> F {
         self.0
     }
 
-    /// Maps it for the engine.
+    /// Maps the state for the engine.
     pub fn engine_state(&self) -> Result<EngineState, MapError> {
         Mapping::new(&self.0, LEN).map(EngineState)
     }
 
-    /// What was moved; zeros if it cannot be read. The program may have written anything there.
+    /// The counters; zeros if they cannot be read. The program may have written any value there.
     pub fn counters(&self) -> Snapshot {
         let Some(Front { counters, .. }) = self.copied() else { return Snapshot::default() };
         Snapshot {
@@ -209,13 +210,12 @@ impl<F: AsFd> StateView<F> {
         }
     }
 
-    /// How the stream moved its bytes: sent, received; zeros if that cannot be read. The program may have written
-    /// anything there.
+    /// How the stream moved its bytes: sent, received; zeros if that cannot be read. The program may have written any value there.
     pub fn modes(&self) -> (ModesSnapshot, ModesSnapshot) {
         self.copied().map(|front| (front.sent.snapshot(), front.received.snapshot())).unwrap_or_default()
     }
 
-    /// What was chosen for the stream.
+    /// How the stream is to move its data, and who chose that.
     pub fn chosen(&self) -> Chosen {
         let Some(front) = self.copied() else { return Chosen::default() };
         Chosen {
@@ -237,7 +237,7 @@ impl<F: AsFd> StateView<F> {
         front(&mapping).consumer.glance().map(|cursor| (cursor.generation(), cursor))
     }
 
-    /// How far the program has sent, unchecked: it may have written anything there. `None` if the memory cannot be read.
+    /// How far the program has sent, unchecked: the program may have written any value there. `None` if the memory cannot be read.
     pub fn sent(&self) -> Option<Sent> {
         let mapping = self.mapped()?;
         let front = front(&mapping);
@@ -259,11 +259,11 @@ impl<F: AsFd> StateView<F> {
         Mapping::with(&self.0, LEN, ProtFlags::READ).ok()
     }
 
-    /// A copy of the state, for display: its words may be of different moments.
+    /// A copy of the state, for display: its words may be from different moments.
     fn copied(&self) -> Option<Front> {
         let mut bytes = [0; size_of::<Front>()];
         let read = rustix::io::pread(&self.0, &mut bytes, 0);
-        // SAFETY: all bit patterns are valid words, and a front is nothing but words.
+        // SAFETY: all bit patterns are valid words, and a `Front` consists of words only.
         (read == Ok(bytes.len())).then(|| unsafe { bytes.as_ptr().cast::<Front>().read_unaligned() })
     }
 }

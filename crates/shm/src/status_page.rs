@@ -1,4 +1,4 @@
-//! The daemon's words on which circuits are dead, as a program reads them.
+//! The daemon's status words, as a program reads them.
 
 use crate::mem::inspect_memory;
 use core::sync::atomic::AtomicU32;
@@ -12,7 +12,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 pub struct StatusPage(&'static [AtomicU32]);
 
 impl StatusPage {
-    /// Maps it; `None` if it is not what a daemon gives out.
+    /// Maps the page; `None` if it does not have the form of a daemon's page.
     pub fn map(fd: &OwnedFd) -> Option<Self> {
         let (_, len) = inspect_memory(fd, SealFlags::SHRINK).ok()?;
         let size = usize::try_from(len).ok()?;
@@ -28,7 +28,7 @@ impl StatusPage {
         Some(Self(unsafe { core::slice::from_raw_parts(base.cast::<AtomicU32>(), words) }))
     }
 
-    /// One of its words.
+    /// The word with this index.
     pub fn word(self, index: u32) -> Option<&'static AtomicU32> {
         self.0.get(index as usize)
     }

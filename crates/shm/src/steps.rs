@@ -1,5 +1,5 @@
-//! For tests: something is done behind every single instruction of a piece of work, as if a signal, or the end of the process,
-//! came at that moment. By the processor's trap flag.
+//! For tests: runs code after every single instruction of a piece of work, as if a signal, or the end of the process,
+//! came at that moment. Uses the processor's trap flag.
 
 use core::arch::asm;
 use core::cell::Cell;
@@ -24,7 +24,7 @@ extern "C" fn stepped(_: libc::c_int) {
     }
 }
 
-/// Does `work`, and `look` behind each instruction of it; returns how many there were. `look` is told the number of the
+/// Calls `work`, and `look` after each of its instructions; returns their number. `look` gets the number of the
 /// instruction, must not allocate where `work` does, and may panic.
 pub(crate) fn at_each_instruction(work: impl FnOnce(), look: &dyn Fn(u32)) -> u32 {
     static INSTALLED: Once = Once::new();
@@ -38,12 +38,12 @@ pub(crate) fn at_each_instruction(work: impl FnOnce(), look: &dyn Fn(u32)) -> u3
     });
     STEP.set(0);
     FAILED.set(None);
-    // SAFETY: taken away below, before `look` ends; `work` is not to panic.
+    // SAFETY: removed below, before `look` ends; `work` must not panic.
     LOOK.set(Some(unsafe { core::mem::transmute::<Look<'_>, Look<'static>>(look) }));
-    // SAFETY: sets the trap flag; the handler is installed, and runs without.
+    // SAFETY: sets the trap flag; the handler is installed, and runs without the flag.
     unsafe { asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
     work();
-    // SAFETY: clears it again.
+    // SAFETY: clears the trap flag.
     unsafe { asm!("pushfq", "and qword ptr [rsp], -0x101", "popfq") };
     LOOK.set(None);
     assert_eq!(FAILED.get(), None, "the instruction behind which it failed");

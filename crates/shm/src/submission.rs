@@ -7,9 +7,9 @@
 //! ```
 //! The daemon copies a piece between claim and commit, and changes the ring's state between commit and the next step. The
 //! program gets its buffer back when the transfer is done; by [`SubmissionQueue::cancel`] between two pieces; or by
-//! [`SubmissionQueue::revoke`] after the daemon's threads have ended before a commit. Each step is a compare-exchange of one word
-//! that contains the transfer's number, so a late step of either side changes nothing. All other words are plain and have one
-//! writer at a time. The daemon trusts none: it copies each once, and a false one costs the program that transfer.
+//! [`SubmissionQueue::revoke`] after the daemon's threads have ended before a commit. Each step is a compare-exchange of one
+//! word that contains the transfer's number, so a late step of either side changes nothing. All other words are plain and
+//! have one writer at a time. The daemon trusts no word: it copies each once, and a false one makes only that transfer fail.
 
 use crate::MapError;
 use crate::mem::{Mapping, new_segment};
@@ -37,12 +37,12 @@ const CANCELLED: u32 = 5;
 const PHASES: u32 = 8;
 /// A thread of the program sleeps on the slot (`futex`).
 const ASLEEP: u32 = 1;
-/// The engine is to wake the program through its waker.
+/// The engine must wake the program through its waker.
 const WAKER: u32 = 2;
 /// Transfers' numbers are counted modulo this.
 const NUMBERS: u32 = 1 << 28;
-/// Lowest bit of the outcome in a slot's `done` word: the bytes lie below it, the transfer's number above it, so that a late store
-/// is not taken for a later transfer's.
+/// Lowest bit of the outcome in a slot's `done` word. Below it is the count of bytes, above it the transfer's number, so
+/// that the program does not take a late store for the outcome of a later transfer.
 const OUTCOME_AT: u32 = 33;
 const NUMBER_AT: u32 = 36;
 
@@ -65,8 +65,8 @@ pub struct Descriptor {
     pub buffer: u32,
     /// The pieces of the program's memory; one of length 0 ends the list.
     pub spans: [Span; SPANS],
-    /// Last `WANT` value that was answered with a wake-up; if the far side's word differs, the transfer stops early, and the
-    /// program wakes it.
+    /// Last `WANT` value of the far side that this program has answered with a wake. If the far side's word differs, the
+    /// engine stops the transfer early, and the program wakes the far side.
     pub rung: u64,
 }
 
@@ -74,7 +74,7 @@ pub struct Descriptor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Outcome {
-    /// All bytes are moved, or as many as could be within the time that the daemon waits, or the program has to look at the stream.
+    /// All bytes are moved, or as many as fit within the time that the daemon waits, or the program must process a record of the stream.
     Done = 1,
     /// A page of the program's memory is not mapped.
     Fault = 2,
@@ -82,14 +82,14 @@ pub enum Outcome {
     Stale = 3,
     /// The kernel does not let the daemon reach the program's memory; no transfer will succeed.
     Refused = 4,
-    /// As [`Self::Done`], and the daemon gave the far side credit: the program must wake it if it sleeps for room.
+    /// As [`Self::Done`], and the daemon gave the far side credit: the program must wake the far side if it sleeps for room.
     Credited = 5,
 }
 
 /// Result of [`SubmissionQueue::cancel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancelled {
-    /// The transfer is cancelled: the daemon touches the buffer no more.
+    /// The transfer is cancelled: the daemon does not touch the buffer any more.
     Yes,
     /// The daemon is moving a piece.
     Busy {
@@ -227,7 +227,7 @@ impl SubmissionQueue {
         self.slot(request.way, request.index).ended.load(Acquire) != 0
     }
 
-    /// Program: sleeps until the transfer has ended, at most for `timeout`; whether it has.
+    /// Program: sleeps until the transfer has ended, at most for `timeout`; returns whether it has ended.
     pub fn sleep(&self, request: RequestId, timeout: &Timespec) -> bool {
         let slot = self.slot(request.way, request.index);
         slot.waited.store(ASLEEP, SeqCst);
@@ -237,7 +237,7 @@ impl SubmissionQueue {
         slot.ended.load(Acquire) != 0
     }
 
-    /// Program: asks the engine to wake it through its waker when the transfer ends. Returns whether it has ended already.
+    /// Program: asks the engine to wake the program through its waker when the transfer ends. Returns whether it has ended already.
     pub fn want_waker(&self, request: RequestId) -> bool {
         let slot = self.slot(request.way, request.index);
         slot.waited.store(WAKER, SeqCst);
@@ -294,7 +294,7 @@ impl SubmissionQueue {
         })
     }
 
-    /// Daemon: whether anything was filled.
+    /// Daemon: whether any slot was filled since the last look.
     #[inline]
     pub fn is_filled(&self, way: Way) -> bool {
         self.side(way).filled.iter().any(|word| word.load(Relaxed) != 0)
@@ -326,24 +326,25 @@ impl SubmissionQueue {
         Some((request, Descriptor { handle, buffer, spans, rung: slot.rung.load(Relaxed) }))
     }
 
-    /// Daemon: begins a piece; `false` if the transfer is the program's again.
+    /// Daemon: begins a piece; `false` if the program has cancelled the transfer.
     pub fn claim(&self, request: RequestId) -> bool {
         self.step(request, READY, COPYING)
     }
 
-    /// Daemon: the piece takes effect now; `false` if it must not.
+    /// Daemon: the piece takes effect now; `false` if the program has revoked the transfer: the piece must not take effect.
     pub fn commit(&self, request: RequestId) -> bool {
         self.step(request, COPYING, COMMITTING)
     }
 
-    /// Daemon: the piece is moved; `done` bytes are in all. More is to come.
+    /// Daemon: the piece is moved, `done` bytes in all so far, and more pieces follow. `false` if the slot's state was
+    /// changed by the program.
     pub fn go_on(&self, request: RequestId, done: u64) -> bool {
         self.slot(request.way, request.index).done.store(request.done(0, done), Relaxed);
         self.step(request, COMMITTING, READY)
     }
 
-    /// Daemon: the transfer has ended, by a piece that took effect or before one was begun, and whoever sleeps for it is
-    /// woken; `true`: the engine must wake the program through its waker.
+    /// Daemon: the transfer has ended, by a piece that took effect or before one was begun. Wakes a thread that sleeps on
+    /// the slot; `true`: the engine must wake the program through its waker.
     #[must_use]
     pub fn finish(&self, request: RequestId, done: u64, outcome: Outcome) -> bool {
         let slot = self.slot(request.way, request.index);
@@ -366,7 +367,7 @@ impl SubmissionQueue {
         false
     }
 
-    /// Program: the slot is not used any more.
+    /// Program: frees the slot.
     pub fn free(&self, request: RequestId) {
         self.slot(request.way, request.index).state.store(request.at(FREE), Relaxed);
     }
@@ -414,7 +415,7 @@ mod tests {
         assert!(!daemon.claim(taken) && daemon.take(Way::In, 1).is_none());
         let _ = daemon.finish(taken, 1, Outcome::Done);
         assert!(!program.has_ended(request));
-        // The same slot again: the daemon's hold on the old transfer is of no use.
+        // The slot is used again: the daemon's id of the old transfer is not valid any more.
         let (next, _) = program.submit(Way::In, 1, &descriptor(6));
         assert!(!daemon.claim(taken) && !daemon.commit(taken) && !daemon.go_on(taken, 1));
         let _ = daemon.finish(taken, 1, Outcome::Done);

@@ -4,12 +4,12 @@ use crate::clock::now_ns;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How long the next wait for one event source spins. Belongs to that source, so that all who wait for it share it.
+/// How long the next wait for one event source spins. Belongs to that source: all threads that wait for the source share it.
 ///
 /// ```text
-///   arrived while spinning        -> back up to the limit
-///   arrived soon after sleeping   -> twice as long: spinning longer would have paid
-///   arrived long after            -> half as long, down to not at all
+///   event came while spinning       -> back up to the limit
+///   event came soon after sleeping  -> twice as long: a longer spin would have seen it
+///   event came long after           -> half as long, down to no spin
 /// ```
 #[repr(C)]
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ const LEAST_NS: u32 = 2_000;
 const LOOK: Duration = Duration::from_micros(50);
 
 impl Budget {
-    /// A budget as large as the limit allows.
+    /// A budget of whatever limit the next wait has.
     pub const fn new() -> Self {
         Self(AtomicU32::new(u32::MAX))
     }
@@ -42,7 +42,7 @@ impl Budget {
         self.0.store(limit_ns, Relaxed);
     }
 
-    /// The event came, or the wait timed out, after `slept_ns` of sleep.
+    /// The event came, or the wait timed out, after the thread had slept `slept_ns`.
     pub fn slept(&self, slept_ns: u64, limit_ns: u32) {
         let budget = self.0.load(Relaxed).min(limit_ns);
         let next = if slept_ns < 2 * u64::from(limit_ns) {
@@ -61,8 +61,8 @@ pub fn spin(budget_ns: u32, ready: impl FnMut() -> bool) -> bool {
     spin_with(budget_ns, ready, || {})
 }
 
-/// As [`spin`], and yields the processor every 32 calls: for events that another thread of this machine must cause, perhaps on
-/// this very processor.
+/// As [`spin`], and yields the processor every 32 calls: for events that another thread of this machine must cause,
+/// perhaps on the same processor.
 pub fn spin_and_yield(budget_ns: u32, ready: impl FnMut() -> bool) -> bool {
     spin_with(budget_ns, ready, let_others_run)
 }
@@ -88,8 +88,8 @@ fn spin_with(budget_ns: u32, mut ready: impl FnMut() -> bool, between: impl Fn()
     }
 }
 
-/// Yields the processor. If the thread that ran kept it for more than 200 us, it was not the one we wait for: this
-/// process then yields no more for 20 ms.
+/// Yields the processor. If the thread that then ran kept the processor for more than 200 us, it was not the one that
+/// this thread waits for: this process then does not yield for 20 ms.
 pub fn let_others_run() {
     let before = now_ns();
     if before < NO_YIELDS_UNTIL.load(Relaxed) {
@@ -104,13 +104,13 @@ pub fn let_others_run() {
 
 /// Time until which this process does not yield while it spins, ns of [`now_ns`].
 static NO_YIELDS_UNTIL: AtomicU64 = AtomicU64::new(0);
-/// A thread that only passes something on runs for less than this, ns.
+/// Longest time, ns, for which a thread that only forwards something runs.
 const LONG_YIELD_NS: u64 = 200_000;
-/// How long the process does not yield after a thread that ran longer, ns.
+/// How long the process does not yield after another thread kept the processor longer, ns.
 const NO_YIELDS_NS: u64 = 20_000_000;
 
-/// Calls `ready` every 50 us, asleep in between, until it returns `true` or the time `until` is reached. Returns whether it
-/// returned `true`.
+/// Calls `ready` every 50 us, and sleeps in between, until it returns `true` or the time `until` is reached. Returns
+/// whether `ready` returned `true`.
 pub fn look_until(until: Instant, mut ready: impl FnMut() -> bool) -> bool {
     while Instant::now() < until {
         if ready() {

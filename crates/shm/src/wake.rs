@@ -1,18 +1,18 @@
-//! Waking a sleeper of another program, without trust in either direction.
+//! Waking a sleeper of another program. Neither side trusts the other.
 //!
 //! ```text
 //!   waker A: own socket ---\                       SOCK_DGRAM, AF_UNIX
-//!   waker B: own socket ----+--> [filter: the word] --> the sleeper's socket: polled, drained, looked at no further
+//!   waker B: own socket ----+--> [filter: the word] --> the sleeper's socket: polled, drained, content ignored
 //! ```
-//! A sleeper polls a datagram socket, its *wake event* ([`Receiver`]). Each process that may wake it holds another socket,
-//! connected to that one ([`Waker`]), which no other process holds. So
+//! A sleeper polls a datagram socket, its *wake event* ([`Receiver`]). Each process that may wake the sleeper holds
+//! another socket, connected to that one ([`Waker`]), which no other process holds. So
 //! - no wake blocks: each send has the flag `MSG_DONTWAIT`, and does not depend on `O_NONBLOCK`, which others could clear;
-//! - no waker can take away, close or redirect another one's wakes: it has only its own socket;
-//! - no stranger can wake: a filter on the sleeper's socket drops, before they are queued, all datagrams but those of 16 bytes
-//!   with the event's random word;
-//! - no descriptors come along: Linux 6.16 and newer refuse them; on older kernels another thread closes them.
+//! - no waker can take away, close or redirect another waker's wakes: it has only its own socket;
+//! - no other process can wake: a filter on the sleeper's socket drops, before they are queued, all datagrams but those
+//!   of 16 bytes with the event's random word;
+//! - no descriptors arrive: Linux 6.16 and newer refuse them; on older kernels another thread closes them.
 //!
-//! A full queue means that the sleeper is awake, or is about to be.
+//! A full queue means that the sleeper is awake, or is about to wake up.
 
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -25,9 +25,9 @@ use rustix::net::{
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 
-/// Length of a wake, bytes: eight zeros, so that no other protocol takes it for a message of its own, and the word.
+/// Length of a wake, bytes: eight zeros, so that no other protocol takes the datagram for a message of its own, and the word.
 const LEN: usize = 16;
-/// Most wakes that one [`clear`] takes; if more are queued, the sleeper polls as readable and looks once more.
+/// Most wakes that one [`clear`] takes; if more are queued, the socket stays readable and the sleeper looks once more.
 const BATCH: usize = 8;
 /// Most wakes that [`Receiver::discard`] takes; the queue is shorter as a rule.
 const DISCARDED: usize = 1024;
@@ -52,26 +52,26 @@ pub struct Waker {
 }
 
 impl Receiver {
-    /// A new wake event, in this thread's network namespace.
+    /// Makes a new wake event, in this thread's network namespace.
     ///
     /// # Errors
     /// There are no descriptors left.
     pub fn new() -> Result<Self, Errno> {
         let (word, name) = (random()?, [random()?, random()?]);
         let socket = new_socket()?;
-        // Before the address, so that no stranger's datagram is in the queue.
+        // Before the socket gets an address, so that no other process's datagram is in the queue.
         attach_filter(&socket, word)?;
         refuse_descriptors(&socket);
-        // Not a name of the kernel's choice, of which there are a million: somebody could take them all.
+        // Not a name that the kernel chooses: there are only a million of those, and one process could take them all.
         let name = format!("crosslane-wake-{:016x}{:016x}", name[0], name[1]);
         rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
         Self::of(socket, word)
     }
 
-    /// The end that a daemon gave to its program.
+    /// The receiver from a socket and a word that a daemon gave to its program.
     ///
     /// # Errors
-    /// It is no such socket.
+    /// The socket is not a local datagram socket.
     pub fn of(socket: OwnedFd, word: u64) -> Result<Self, Errno> {
         check(&socket)?;
         let address = SocketAddrUnix::try_from(rustix::net::getsockname(&socket)?)?;
@@ -86,76 +86,77 @@ impl Receiver {
         Ok(Waker { socket: connect(&self.address)?, word: self.word })
     }
 
-    /// Wakes the sleeper, by the sleeper's own socket. Never blocks.
+    /// Wakes the sleeper, through the sleeper's own socket. Never blocks.
     pub fn wake(&self) {
         wake_self(self.socket.as_fd(), &self.address, self.word);
     }
 
-    /// Wakes all that poll this by edges (`EPOLLET`) and never [`Self::clear`] it: only who rings must do that.
+    /// Wakes all threads that poll this socket edge-triggered (`EPOLLET`) and never [`Self::clear`] it; only the process
+    /// that wakes clears it.
     pub fn wake_anew(&self) {
         self.clear();
         self.wake();
     }
 
-    /// Takes wakes that have come; whether there was one. Never blocks.
+    /// Takes queued wakes from the socket; returns whether there was one. Never blocks.
     pub fn clear(&self) -> bool {
         clear(self.socket.as_fd())
     }
 
-    /// Sleeps until it is woken, or for so long; `None` is for ever. A signal ends it as well.
+    /// Sleeps until a waker wakes this thread, for at most `timeout`; `None` is for ever. A signal ends the sleep as well.
     pub fn sleep(&self, timeout: Option<&Timespec>) {
         let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], timeout);
     }
 
-    /// Ends it. On kernels that let wakers attach descriptors, those that wait are closed by another thread.
+    /// Closes the socket. On kernels that let wakers attach descriptors, another thread closes the descriptors that are queued.
     pub fn discard(self) {
         let _ = (0..DISCARDED).take_while(|_| take_as_may_be(self.socket.as_fd())).count();
     }
 
-    /// Where it is reached, in its network namespace ([`connect`]).
+    /// The socket's address, valid in its network namespace ([`connect`]).
     pub fn address(&self) -> &SocketAddrUnix {
         &self.address
     }
 
-    /// What a wake must say.
+    /// The word that a wake must contain.
     pub fn word(&self) -> u64 {
         self.word
     }
 
-    /// Its address and descriptor, for whoever keeps descriptors in a way of its own ([`wake_self`], [`clear`]).
+    /// The socket and its address, for a caller that keeps descriptors in its own way ([`wake_self`], [`clear`]).
     pub fn into_parts(self) -> (OwnedFd, SocketAddrUnix) {
         (self.socket, self.address)
     }
 }
 
 impl AsFd for Receiver {
-    /// To be polled for input.
+    /// The socket, to poll for input.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
 impl Waker {
-    /// A waker's socket that came from somebody else.
+    /// A waker from a socket that another process sent.
     ///
     /// # Errors
-    /// It is a descriptor of another kind, to which a write could block.
+    /// The descriptor is of another kind, to which a write could block.
     pub fn of(socket: OwnedFd, word: u64) -> Result<Self, Errno> {
         check(&socket)?;
         Ok(Self { socket, word })
     }
 
-    /// Wakes the sleeper; `false` if it is gone. Never blocks.
+    /// Wakes the sleeper; `false` if its socket is closed. Never blocks.
     pub fn wake(&self) -> bool {
         wake(self.socket.as_fd(), self.word)
     }
 
-    /// What it says.
+    /// The word that this waker sends.
     pub fn word(&self) -> u64 {
         self.word
     }
 
-    /// Its socket, for whoever keeps descriptors in a way of its own ([`wake`]).
+    /// The socket, for a caller that keeps descriptors in its own way ([`wake`]).
     pub fn into_socket(self) -> OwnedFd {
         self.socket
     }
@@ -167,7 +168,7 @@ impl AsFd for Waker {
     }
 }
 
-/// Refuses what is no datagram socket of this machine; does not block, whatever it is.
+/// Refuses all descriptors but datagram sockets of this machine; never blocks.
 ///
 /// # Errors
 /// `NOTSOCK`, `PROTOTYPE`.
@@ -192,8 +193,8 @@ pub fn wake(socket: BorrowedFd<'_>, word: u64) -> bool {
     told(send(socket, &message(word), SendFlags::DONTWAIT | SendFlags::NOSIGNAL))
 }
 
-/// As [`wake`], by `write`: for processes that may not call `send` any more. Their socket must be non-blocking, and nobody
-/// but them hold it.
+/// As [`wake`], by `write`: for processes that may no longer call `send`. The socket must be non-blocking, and only the
+/// caller's process may hold it.
 pub fn wake_by_write(socket: BorrowedFd<'_>, word: u64) -> bool {
     told(rustix::io::write(socket, &message(word)))
 }
@@ -208,7 +209,7 @@ pub fn clear(socket: BorrowedFd<'_>) -> bool {
     (0..BATCH).take_while(|_| take_as_may_be(socket)).count() > 0
 }
 
-/// As [`clear`], by `read`: for processes that may not call `recv` any more.
+/// As [`clear`], by `read`: for processes that may no longer call `recv`.
 pub fn clear_by_read(socket: BorrowedFd<'_>) -> bool {
     (0..BATCH).take_while(|_| rustix::io::read(socket, &mut [0; LEN]).is_ok()).count() > 0
 }
@@ -240,8 +241,8 @@ fn take(socket: BorrowedFd<'_>) -> bool {
     recv(socket, &mut [0; LEN], RecvFlags::DONTWAIT).is_ok()
 }
 
-/// Takes a wake and the descriptors that came with it. To close the last one of a file may wait for whoever it belongs to
-/// (a lingering socket): that another thread does.
+/// Takes a wake and the descriptors that came with it. Closing the last descriptor of a file may block (a lingering
+/// socket), so another thread closes them.
 fn take_all(socket: BorrowedFd<'_>) -> bool {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -271,13 +272,13 @@ fn takes_descriptors(socket: BorrowedFd<'_>) -> bool {
     TAKES.load(Relaxed) == YES
 }
 
-/// Has the kernel refuse descriptors; `false` if it cannot.
+/// Sets the option by which the kernel refuses descriptors; `false` if the kernel does not have it.
 fn refuse_descriptors(socket: &impl AsFd) -> bool {
     set(socket, SO_PASSRIGHTS, &0_i32).is_ok()
 }
 
-/// The kernel throws away what is no wake with this word, before it is queued, and whoever holds the socket cannot change
-/// that.
+/// Attaches the filter by which the kernel drops, before queuing, all datagrams but wakes with this word, and locks it:
+/// no holder of the socket can remove it.
 fn attach_filter(socket: &OwnedFd, word: u64) -> Result<(), Errno> {
     let (high, low) = ((word >> 32) as u32, (word & 0xffff_ffff) as u32);
     let load = |from: u32, at: u32| instruction(libc::BPF_LD | libc::BPF_W | from, (0, 0), at);
@@ -303,10 +304,10 @@ fn instruction(code: u32, (jt, jf): (u8, u8), k: u32) -> libc::sock_filter {
     libc::sock_filter { code: u16::try_from(code).unwrap_or(0), jt, jf, k }
 }
 
-/// Sets an option of a socket, past whatever stands before the C library's functions.
+/// Sets an option of a socket by a direct system call, past any library that interposes the C library's functions.
 fn set<T>(socket: &impl AsFd, option: libc::c_int, value: &T) -> Result<(), Errno> {
     let (fd, value) = (socket.as_fd().as_raw_fd(), core::ptr::from_ref(value));
-    // SAFETY: the kernel reads as many bytes from `value` as it has, and what a filter points to, which lives on.
+    // SAFETY: the kernel reads `size_of::<T>()` bytes from `value`, and the memory that a filter points to, which outlives the call.
     let outcome =
         unsafe { libc::syscall(libc::SYS_setsockopt, fd, libc::SOL_SOCKET, option, value, size_of::<T>()) };
     if outcome == 0 {
@@ -406,7 +407,7 @@ mod tests {
         } else {
             assert_eq!(attach(write.as_fd()), Err(Errno::PERM));
         }
-        // What older kernels let through.
+        // Allows descriptors again, as older kernels do.
         set(&receiver, SO_PASSRIGHTS, &1_i32).ok();
         assert!(attach(write.as_fd()).is_ok());
         drop(write);

@@ -1,11 +1,11 @@
-//! Chooses how to move sends of one size, by measuring: it uses the way that took the least time per byte in the runs of sends
-//! so far, and tries the other way again ever more rarely.
+//! Chooses the way to move sends of one size, by measurement: it takes the way with the least time per byte in the runs
+//! of sends so far, and tries the other way at ever longer intervals.
 //!
 //! Pure: the caller measures the time. Threads share one chooser without a lock; a lost update costs one run's measurement.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// A run, sends in a row that go the same way and are measured together, has at least this many sends,
+/// A *run* is consecutive sends that go the same way and are measured together. It has at least this many sends,
 pub const RUN: u32 = 8;
 /// and at least this many bytes: several times what a ring holds.
 pub const RUN_BYTES: u64 = 8 << 20;
@@ -19,9 +19,9 @@ const FIRST: u32 = 3;
 /// Runs of the preferred way before the other one is tried again: the first number, then twice as many each time, up to the
 /// second number.
 const PAUSE: (u32, u32) = (64, 4096);
-/// With each run of a way, its best measurement ages: its cost rises by one part in so many.
+/// Ageing of a way's best measurement: with each run of that way its cost rises by one part in this number.
 const FORGET: u32 = 32;
-/// The other way replaces the preferred one only if it costs less by one part in so many, so that noise changes nothing.
+/// The other way replaces the preferred one only if it costs less by one part in this number, so that noise changes nothing.
 const MARGIN: u32 = 16;
 
 /// The measurements of one class of sizes.
@@ -44,7 +44,7 @@ struct Class {
 pub struct Chooser([Class; CLASSES]);
 
 impl Chooser {
-    /// Without any measurement.
+    /// A chooser without any measurement.
     pub const fn new() -> Self {
         Self(
             [const {
@@ -119,8 +119,8 @@ fn class_of(len: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// Sends `count` messages of `len` bytes, each taking `cost` picoseconds a byte by a way; returns the time of all,
-    /// and that of the best way alone.
+    /// Sends `count` messages of `len` bytes, each of which takes `cost` picoseconds a byte by its way; returns the time
+    /// of all, and the time that the best way alone would have taken.
     fn sends(chooser: &Chooser, len: usize, count: u32, cost: impl Fn(u32, usize) -> u64) -> (u64, u64) {
         let (mut all, mut best) = (0, 0);
         for run in 0..count / RUN {

@@ -7,10 +7,11 @@
 //!   Handshake --Hello / HelloAck--> Open --Data--> Open
 //!                                   |
 //!                                   +--DisConn----> Ended      no more bytes, end of file
-//!                                   +--Downgrade--> Tcp        what follows travels by the kernel's TCP
+//!                                   +--Downgrade--> Tcp        all later bytes travel by the kernel's TCP
 //!   any of them --AbortConn--> Aborted                          connection reset
 //! ```
-//! Open: also SrcAvail and SinkAvail, which carry bytes as Data does, and announce memory besides: see [`zcopy`].
+//! In the state Open the receiver also accepts SrcAvail and SinkAvail, which carry bytes as Data does and also announce
+//! memory: see [`zcopy`].
 //! The sending direction has the same states without `Handshake`: an end sends its handshake record when it is made.
 #![forbid(unsafe_code)]
 
@@ -55,9 +56,9 @@ impl Direction {
 /// Which side of the connection this end is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The one that called `connect`: sends Hello, expects HelloAck.
+    /// The end that called `connect`: sends Hello, expects HelloAck.
     Client,
-    /// The one that accepted: sends HelloAck, expects Hello.
+    /// The end that accepted: sends HelloAck, expects Hello.
     Server,
 }
 
@@ -82,7 +83,7 @@ impl Side {
 /// What the receiver does with a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Consume the record; the program sees nothing of it.
+    /// Consume the record without the program.
     Skip,
     /// Give the payload to the program.
     Deliver,

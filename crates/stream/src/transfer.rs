@@ -1,4 +1,4 @@
-//! The Sockets Direct Protocol's ways to move data, which a program, a rule or the measuring chooser picks from.
+//! The Sockets Direct Protocol's ways to move data; a program, a rule or the measuring chooser picks one of them.
 
 use thiserror::Error;
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Transfer {
-    /// For each send the way that measured fastest ([`crate::chooser`]).
+    /// For each send the way with the least measured time ([`crate::chooser`]).
     #[default]
     Auto = 0,
     /// Through the ring: the sender copies in, the receiver copies out.
@@ -24,10 +24,10 @@ pub enum Transfer {
 pub struct NoTransfer(pub String);
 
 impl Transfer {
-    /// All of them, in the order of their numbers.
+    /// All ways, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Auto, Self::Bcopy, Self::ReadZcopy, Self::WriteZcopy];
 
-    /// As people write it.
+    /// The name in configuration and output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -37,7 +37,7 @@ impl Transfer {
         }
     }
 
-    /// The way with this number, as options and shared memory have it.
+    /// The way with this number, as socket options and shared memory contain it.
     pub fn from_number(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|way| *way as u32 == number)
     }

@@ -13,10 +13,10 @@
 //! ```
 //!
 //! **Cancelling is a race**, and neither side may wait long in it. Each race here is resolved as in Dekker's algorithm: both
-//! sides store a word, fence, and load the word that the other one stores. The machines below make one access to shared memory
-//! at a time, so that a test runs them in every order, store buffers included (`tests/orders.rs`); `crosslane_client` runs
-//! them on segments. A source that cancels never waits: the sink only reads its memory, so a late fetch does no harm and is
-//! void. A sink that cancels waits for a source that has claimed its memory.
+//! sides store a word, fence, and load the word that the other one stores. The machines below make one access to shared
+//! memory at a time, so that a test runs them in every order, store buffers included (`tests/orders.rs`); `crosslane_client`
+//! runs them on segments. A source that cancels never waits: the sink only reads the source's memory, so bytes that it
+//! fetches too late do not count and do no harm. A sink that cancels waits for a source that has claimed its memory.
 
 mod fetch;
 mod source;
@@ -77,7 +77,7 @@ impl Mode {
     }
 }
 
-/// The peer's word speaks of bytes that were never announced; the stream is broken off.
+/// A word of the peer names more bytes than were announced; this end aborts the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("peer says {got} bytes of announcement {sequence}, between {least} and {most} are possible")]
 pub struct InvalidReference {
@@ -85,7 +85,7 @@ pub struct InvalidReference {
     pub sequence: u32,
     /// Bytes in the peer's word.
     pub got: u32,
-    /// Bytes in its last word for the same announcement.
+    /// Bytes in the peer's last word for the same announcement.
     pub least: u32,
     /// Bytes that were announced.
     pub most: u32,
@@ -94,32 +94,32 @@ pub struct InvalidReference {
 /// A word that one side stores into the other side's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// RdmaRdCompl: written by the sink of a direction.
+    /// RdmaRdCompl: stored by the sink of a direction.
     RdDone,
-    /// SendSm: by the sink.
+    /// SendSm: stored by the sink.
     SendSm,
-    /// SinkAvailCancel: by the sink.
+    /// SinkAvailCancel: stored by the sink.
     SinkOff,
-    /// SrcAvailCancel: by the source.
+    /// SrcAvailCancel: stored by the source.
     SrcOff,
-    /// By the source: how many bytes of a cancelled announcement count as fetched.
+    /// Stored by the source: how many bytes of a cancelled announcement count as fetched.
     Verdict,
-    /// By the source: it writes into the sink's memory now.
+    /// Stored by the source: it writes into the sink's memory now.
     WrClaim,
-    /// RdmaWrCompl: by the source, behind the memory that it wrote.
+    /// RdmaWrCompl: stored by the source, behind the memory that it wrote.
     WrDone,
 }
 
 /// What the caller of a machine has to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<T> {
-    /// Store this word into the other side's memory, after everything stored before.
+    /// Store this word into the other side's memory, after all earlier stores.
     Store(Word, u64),
-    /// Order everything stored before everything loaded after.
+    /// Full fence: orders all earlier stores before all later loads.
     Fence,
-    /// Load this word of our own memory and give it to the next call.
+    /// Load this word of this side's memory and pass it to the next call.
     Load(Word),
-    /// As `Load`, but the word changes only after the other side acts, which it may never do: do not spin.
+    /// As `Load`, but the word changes only once the other side acts, which it may never do: do not spin.
     Await(Word),
     /// The machine has ended, with this result.
     Done(T),

@@ -1,5 +1,5 @@
-//! One-sided access to another program's memory, as it travels in the bytes of a stream: commands one way, answers the
-//! other. All numbers are little endian.
+//! One-sided access to another program's memory, as bytes of a stream: commands from the requester, answers from the
+//! owner. All numbers are little endian.
 //!
 //! ```text
 //!   requester                                     owner
@@ -7,8 +7,8 @@
 //!   Command (48 bytes), data of a Put  ------>    executed in the order in which they come
 //!                            <--------            Answer (24 bytes), data of a Get
 //! ```
-//! Commands are counted from 0 on by both sides; an answer names the command by its number. A command is one cache line
-//! of a ring, header and all.
+//! Both sides count commands from 0; an answer contains the number of its command. A command fits into one cache line of
+//! a ring, together with the record's header.
 
 use crate::DecodeError;
 
@@ -18,9 +18,9 @@ pub const HANDSHAKE: [u8; 8] = *b"xlaccess";
 pub const COMMAND: usize = 48;
 /// Bytes of an answer.
 pub const ANSWER: usize = 24;
-/// Most bytes that follow a [`Command::Put`] or a [`Answer::Data`]. More is several of them.
+/// Most bytes that follow a [`Command::Put`] or a [`Answer::Data`]; longer transfers are several of them.
 pub const PIECE: usize = 64 * 1024;
-/// Most bytes that travel in a [`Command::PutShort`] itself.
+/// Most bytes in a [`Command::PutShort`] itself.
 pub const SHORT: usize = 16;
 
 /// A remote address: region, key and offset.
@@ -34,19 +34,19 @@ pub struct Place {
     pub offset: u64,
 }
 
-/// What the requester asks the region's owner to do.
+/// A command of the requester to the region's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Store the `len` bytes that follow, at most [`PIECE`].
     Put {
-        /// Where in the region.
+        /// Where to store them.
         place: Place,
         /// Length, bytes.
         len: u32,
     },
     /// Store the first `len` bytes of `bytes`, at most [`SHORT`].
     PutShort {
-        /// Where in the region.
+        /// Where to store them.
         place: Place,
         /// Length, bytes.
         len: u32,
@@ -55,28 +55,28 @@ pub enum Command {
     },
     /// Send `len` bytes back. Later commands may be executed before it, up to a [`Command::Fence`].
     Get {
-        /// Where in the region they lie.
+        /// Where they lie.
         place: Place,
         /// Length, bytes.
         len: u64,
     },
-    /// Add to an aligned word of 8 bytes and send back what it held.
+    /// Add to an aligned word of 8 bytes and send back its previous value.
     FetchAdd {
-        /// Where in the region.
+        /// The word.
         place: Place,
-        /// What is added; the sum wraps.
+        /// The number to add; the sum wraps.
         value: u64,
     },
-    /// Store `new` into an aligned word of 8 bytes if it holds `expected`, and send back what it held.
+    /// Store `new` into an aligned word of 8 bytes if it contains `expected`, and send back its previous value.
     CompareSwap {
-        /// Where in the region.
+        /// The word.
         place: Place,
         /// The value that is compared with the word.
         expected: u64,
         /// The value that is stored if they are equal.
         new: u64,
     },
-    /// Commands after this one are executed when all before it have been.
+    /// Commands after this one are executed only after all earlier ones.
     Fence,
     /// Notify the owner's program with a number. Any key of the region permits it.
     Notify {
@@ -94,13 +94,13 @@ pub enum Denial {
     /// There is no such region (any more).
     #[error("there is no such region, or no longer")]
     UnknownRegion = 1,
-    /// The key is none of the region's (any more).
+    /// The region does not have this key (any more).
     #[error("the key is not one of this region, or was taken back")]
     WrongKey = 2,
-    /// The key does not give this right.
+    /// The key does not give the right that the command needs.
     #[error("the key does not give the right to do this")]
     NotPermitted = 3,
-    /// Not all of it lies inside the region.
+    /// Not all of the range lies inside the region.
     #[error("the place lies outside of the region")]
     Outside = 4,
     /// An atomic operation on a word that does not begin at a multiple of 8.
@@ -108,33 +108,33 @@ pub enum Denial {
     Misaligned = 5,
 }
 
-/// What the owner answers.
+/// An answer of the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// All commands up to and with number `upto` are done, but for those that have an answer of their own.
+    /// All commands up to and including number `upto` are done, except those that have an answer of their own.
     Done {
-        /// The last one.
+        /// Number of the last one.
         upto: u64,
     },
-    /// What the word held before an atomic operation.
+    /// Previous value of the word of an atomic operation.
     Value {
-        /// The command.
+        /// Number of the command.
         number: u64,
-        /// What it held.
+        /// The word's previous value.
         value: u64,
     },
     /// The next `len` bytes of a `Get` follow, at most [`PIECE`].
     Data {
-        /// The command.
+        /// Number of the command.
         number: u64,
         /// Bytes of this `Get` that earlier answers carried.
         offset: u64,
         /// Bytes that follow.
         len: u32,
     },
-    /// The command failed: nothing of it was executed, or of a `Get` no more than was answered before.
+    /// The command was refused: no part of it was executed, or of a `Get` only the part that was answered before.
     Denied {
-        /// The command.
+        /// Number of the command.
         number: u64,
         /// The reason.
         why: Denial,
@@ -156,7 +156,7 @@ mod kind {
 }
 
 impl Command {
-    /// The command as it travels: kind, region, key, offset, and two words of which each kind has its own use.
+    /// The command's bytes: kind, region, key, offset, and two words whose meaning depends on the kind.
     pub fn encode(&self) -> [u8; COMMAND] {
         const NOWHERE: Place = Place { region: 0, key: 0, offset: 0 };
         let (kind, place, len, a, b) = match *self {
@@ -180,7 +180,7 @@ impl Command {
         bytes
     }
 
-    /// Checks what a peer sent.
+    /// Decodes and checks a command from a peer.
     ///
     /// # Errors
     /// An unknown kind, a length that this kind cannot have, or bytes that must be zero and are not.
@@ -219,7 +219,7 @@ impl Command {
 }
 
 impl Answer {
-    /// The answer as it travels: kind, length or reason, number, and a word.
+    /// The answer's bytes: kind, length or reason, number, and a word.
     pub fn encode(&self) -> [u8; ANSWER] {
         let (kind, short, number, value) = match *self {
             Self::Done { upto } => (kind::DONE, 0, upto, 0),
@@ -235,7 +235,7 @@ impl Answer {
         bytes
     }
 
-    /// Checks what a peer sent.
+    /// Decodes and checks an answer from a peer.
     ///
     /// # Errors
     /// An unknown kind or reason, a length over [`PIECE`], or bytes that must be zero and are not.
@@ -338,7 +338,7 @@ mod tests {
         }
     }
 
-    /// Whatever the bytes, a decoder gives an error or a value that encodes to the same bytes.
+    /// For any bytes, a decoder returns an error or a value that encodes to the same bytes.
     #[test]
     fn access_bytes_decode_to_themselves_or_not_at_all() {
         let mut seed = 1u64;

@@ -2,40 +2,40 @@
 //!
 //! ```text
 //!   0      the buffer's bytes, `len` of them, a multiple of the page size
-//!   len    GONE  u32   1: the owner has freed the buffer; those who map it may unmap it
-//!   +64    of an open buffer, [`LANDINGS`] lines, one for each offer: how many bytes the far program has written into the
-//!          offer with this line's number (RdmaWrCompl): word u64, seal u64
+//!   len    GONE  u32   1: the owner has freed the buffer; programs that map it may unmap it
+//!   +64    of an open buffer, [`LANDINGS`] completion lines, one for each offer: how many bytes the far program has written
+//!          into the offer with this line's number (RdmaWrCompl): word u64, seal u64
 //! ```
-//! The owner stores `GONE`, so that others can save memory; a false value harms only the owner.
+//! The owner stores `GONE`, so that other programs can free the memory; a false value harms only the owner.
 //!
-//! The far program stores the line after the bytes. The word has the form of [`crate::zcopy`]. Programs at other circuits may have
-//! the buffer mapped too, so the owner believes a word only with the [`seal`] of the circuit of the offer.
+//! The far program stores the line after the bytes. The word has the form of [`crate::zcopy`]. Programs of other circuits may
+//! have the buffer mapped too, so the owner accepts a word only with the [`seal`] of the circuit on which the offer was made.
 
 use crate::mark::mark;
 use crate::segment::{LINE, PAGE};
 
 /// Longest buffer, bytes.
 pub const LEN_MAX: u64 = (1 << 30) - PAGE;
-/// The word behind a buffer that its owner uses.
+/// Value of the `GONE` word while the owner uses the buffer.
 pub const ALIVE: u32 = 0;
-/// The word behind a buffer that its owner has freed.
+/// Value of the `GONE` word once the owner has freed the buffer.
 pub const GONE: u32 = 1;
 
-/// Offers of one open buffer that may be open at a time.
+/// Most offers of one buffer that are open at a time.
 pub const LANDINGS: u32 = 63;
 
-/// Where line `number` begins, bytes behind the buffer's end; `None` if there is no such line.
+/// Where line `number` begins, bytes from the buffer's end; `None` if there is no such line.
 pub fn landing_at(number: u32) -> Option<u64> {
     (number < LANDINGS).then(|| (u64::from(number) + 1) * LINE)
 }
 
-/// Proves that whoever stored `word` knows both mark keys of a circuit: `writes` is the key of the marks that this writer makes,
-/// `reads` that of the marks that it looks for.
+/// A value that proves that the program which stored `word` knows both mark keys of a circuit: `writes` is the key of the
+/// marks that this program writes, `reads` the key of those that it reads.
 pub fn seal(writes: u64, reads: u64, word: u64) -> u64 {
     mark(writes, word) ^ mark(reads, !word)
 }
 
-/// Bytes of the memory of a buffer of `len` bytes.
+/// Length of the memory of a buffer of `len` bytes, with the page behind it.
 pub const fn memory_len(len: u64) -> u64 {
     len + PAGE
 }

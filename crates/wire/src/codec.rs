@@ -1,4 +1,4 @@
-//! Messages to bytes and back, with a bound on both.
+//! Messages to bytes and back, with a limit on the length of both.
 
 use serde::{Serialize, de::DeserializeOwned};
 use thiserror::Error;
@@ -24,7 +24,7 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// [`Self::Range`], made out of the way: what it holds would be kept in registers wherever it might be needed.
+    /// [`Self::Range`], in a function of its own, so that callers keep no registers for it.
     #[cold]
     #[inline(never)]
     pub fn range(what: &'static str) -> Self {

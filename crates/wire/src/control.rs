@@ -1,4 +1,4 @@
-//! Messages between neighbouring daemons, on the control channel of a cable; link states are flooded on to others.
+//! Messages between neighbouring daemons, on the control channel of a cable; daemons forward link states to their other neighbours.
 //!
 //! Messages are [`crate::codec`]-encoded, one to a [`crate::record::Kind::Message`] record.
 
@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 /// Most links in one link-state record; a host has few ports.
 pub const MAX_LINKS: usize = 16;
 
-/// One host's view of its own links, flooded with a number.
+/// One host's record of its own links, numbered and flooded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkState {
-    /// Whose links these are.
+    /// The host that made the record.
     pub origin: HostId,
-    /// Random number of the origin's daemon process: two of them at one time are two hosts with one id. Compared as serial numbers: of two,
-    /// the newer one is ahead of the other by less than half of the number space.
+    /// Random number of the origin's daemon process: two different ones at one time are two hosts with one id. Compared
+    /// as serial numbers: of two incarnations the newer one is ahead of the other by less than half of the number space.
     pub incarnation: u64,
-    /// Raised by the origin at each change; the highest within the newest incarnation counts.
+    /// Raised by the origin with each new record; the highest within the newest incarnation counts.
     pub sequence: u64,
     /// Hosts that the origin reaches over one cable each.
     pub neighbours: Vec<HostId>,
-    /// Time since the origin made it, s. Not sealed: each host on the way adds its own.
+    /// Time since the origin made the record, s. Not signed: each host that forwards the record adds its own delay.
     pub age: u16,
     /// The origin's signature, if it has a key.
     pub seal: Option<Seal>,
@@ -51,141 +51,142 @@ pub enum Refusal {
     NoMemory,
     /// A rule on the far side says TCP.
     Rule,
-    /// No way to that host.
+    /// No path to that host.
     NoRoute,
     /// The message was not understood or contradicts an earlier one.
     Protocol,
     /// The far side did not answer in time.
     Timeout,
-    /// The stream that shall go on is not known there (any more).
+    /// The far daemon does not know the stream that is to move (any more).
     Unknown,
-    /// A user here or there, or a neighbour, has as much as the quotas of that host let him have.
+    /// A user on one of the hosts, or a neighbour, has used up the quotas of that host.
     Quota,
 }
 
 /// How a channel is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Closing {
-    /// In order: what was written still counts.
+    /// In order: bytes that were written before still count.
     Done,
-    /// Broken off: the stream is over.
+    /// Aborted: the stream is over.
     Abort,
-    /// The circuit is lost or left, not the stream: its ends may go on over another one.
+    /// The circuit is lost or left, but not the stream: its ends may move to another circuit.
     Lost,
 }
 
-/// Part of an `Open` by which an existing stream moves to another circuit.
+/// The part of an `Open` by which an existing stream moves to another circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resumption {
-    /// Generation of the stream's circuit: larger than all before, at most [`GENERATION_MAX`].
+    /// Generation of the new circuit: larger than all earlier ones of the stream, at most [`GENERATION_MAX`].
     pub generation: u32,
 }
 
-/// Most circuits of one stream after its first: programs are told of no larger number ([`crate::local::status_word`]).
+/// Highest generation: the status word has no room for a larger number ([`crate::local::status_word`]).
 pub const GENERATION_MAX: u32 = u32::MAX >> 8;
-/// In place of a stream offset: the program there reads no more, so that all that was sent counts as arrived.
+/// In place of a stream offset: the program there reads no more, so all sent bytes count as arrived.
 pub const ARRIVED_ALL: u64 = u64::MAX;
 /// Most cables of a circuit.
 pub const MAX_HOPS: u8 = 254;
 
-/// A buffer of a program's, on its way to the far end.
+/// A program's buffer that is passed to the far end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handed {
-    /// Handle under which the port gives out the memory, once.
+    /// Handle under which the port returns the memory, once.
     pub handle: u64,
-    /// Bytes of the buffer; its memory has a page more: see [`crate::buffer`].
+    /// Length of the buffer, bytes; its memory has one page more: see [`crate::buffer`].
     pub len: u64,
-    /// What may be done with it.
+    /// What the far end may do with it.
     pub reach: Reach,
 }
 
-/// A waker, on its way to whoever asked for it.
+/// A waker that is passed to the program that requested it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doorbell {
-    /// Handle under which the port gives out the waker's socket, once.
+    /// Handle under which the port returns the waker's socket, once.
     pub handle: u64,
-    /// What a wake says.
+    /// The word that a wake must contain.
     pub word: u64,
 }
 
 /// A message between two neighbouring daemons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Control {
-    /// Link states that the receiver may not have.
+    /// Link states that the receiver may not have yet.
     LinkStates(Vec<LinkState>),
-    /// "Make a circuit for this connection": for a new one sent before the connection's SYN.
+    /// Requests a circuit for a connection; for a new connection sent before its SYN.
     Open {
-        /// The sender's end of the channel; answers bear it.
+        /// The sender's end of the channel; answers contain it.
         channel: ChannelId,
         /// The connection that will be a stream.
         tuple: Tuple,
-        /// A secret of the stream's two ends, by which it is known again.
+        /// A secret of the stream's two ends, by which they find the stream again when it moves.
         stream: u64,
-        /// Where the receiver may write: a segment of the sender's inbound memory.
+        /// Where the receiver may write: a segment in the sender's inbound memory.
         segment: SegmentRange,
         /// Mark key of the ring in `segment`.
         key: u64,
-        /// Cables passed before this one.
+        /// Cables between the opener and the sender.
         passed: u8,
-        /// Hosts passed that pump: they have memory of their own between the sender of `segment` and the opener.
+        /// Hosts between the opener and the owner of `segment` that pump: each has memory of its own.
         pumps: u8,
-        /// Hosts still to pass behind the receiver, the last one is the far end; empty if the receiver is.
+        /// Hosts behind the receiver on the path, the far end last; empty if the receiver is the far end.
         route: Vec<HostId>,
         /// `Some` if the circuit is for a stream that moves, `None` for a new stream.
         resume: Option<Resumption>,
     },
-    /// Answer to `Open`: the circuit is made.
+    /// Answer to `Open`: the circuit exists.
     Opened {
-        /// The channel that `Open` bore.
+        /// The channel that `Open` contained.
         channel: ChannelId,
-        /// The answerer's end of it.
+        /// The answering host's end of the channel.
         peer: ChannelId,
-        /// Where the opener may write: a segment of the answerer's inbound memory.
+        /// Where the opener may write: a segment in the answering host's inbound memory.
         segment: SegmentRange,
         /// Mark key of the ring in `segment`.
         key: u64,
-        /// Units of the stream that have arrived at the far end; 0 for a new one.
+        /// Stream offset that has arrived at the far end; 0 for a new stream.
         arrived: u64,
-        /// Hosts that pump between the far end and the receiver, the sender included.
+        /// Hosts that pump between the far end and the receiver, including the sender of this message.
         pumps: u8,
     },
-    /// What of a stream that goes on has arrived at the opener, counted after the answerer's program has stopped. Passed
-    /// on to the far end.
+    /// Stream offset that has arrived at the opener of a stream that moves, counted after the answering host's program
+    /// has stopped. Forwarded to the far end.
     Arrived {
         /// The *receiver's* end of the channel.
         channel: ChannelId,
-        /// Units of the stream.
+        /// The stream offset.
         units: u64,
     },
-    /// "The connection was accepted here: did the socket that you announced become it?" Passed on to the connecting side.
+    /// Asks the connecting side: is the connection that a program here accepted that of the socket with which you
+    /// announced it? Forwarded to the connecting side.
     Prove {
         /// The *receiver's* end of the channel.
         channel: ChannelId,
     },
-    /// Answer to `Prove`, or said unasked; passed on to the accepting side. A circuit that is closed in order before it was
-    /// accepted was proven.
+    /// Answer to `Prove`, or sent without it; forwarded to the accepting side. A circuit that is closed in order before
+    /// it was accepted counts as proven.
     Proven {
         /// The *receiver's* end of the channel.
         channel: ChannelId,
-        /// Whether it did.
+        /// Whether it is.
         is_so: bool,
     },
     /// The circuit is refused.
     Refused {
-        /// The channel that `Open` bore.
+        /// The channel that `Open` contained.
         channel: ChannelId,
         /// The reason.
         why: Refusal,
     },
-    /// The sender's end of the channel is closed: it writes no more, and its segment may be freed once both are.
+    /// The sender's end of the channel is closed: it does not write any more, and its segment may be freed once both ends are closed.
     Closed {
         /// The *receiver's* end of the channel.
         channel: ChannelId,
-        /// How it ends.
+        /// How it was closed.
         how: Closing,
     },
-    /// "Let a program of mine wake this waiter of yours": answered with `Waker` and, on a soft cable, a socket that
-    /// nobody else has.
+    /// Requests a waker of a waiter of the receiver's, for a program of the sender's: answered with `Waker` and, on a
+    /// soft cable, a socket that no other process has.
     WantWaker {
         /// The *receiver's* end of a channel that the waiter sleeps on.
         channel: ChannelId,
@@ -194,21 +195,21 @@ pub enum Control {
     },
     /// Answer to `WantWaker`.
     Waker {
-        /// The channel as `WantWaker` named it: far ends behind different channels may have waiters of one number.
+        /// The channel as in `WantWaker`: far ends behind different channels may have waiters of the same number.
         channel: ChannelId,
         /// The waiter.
         waiter: WaiterId,
         /// The waker, or `None` if there is no such waiter.
         doorbell: Option<Doorbell>,
     },
-    /// Wake a waiter of the receiver's (when a program cannot hold its doorbell).
+    /// Asks the receiver to wake a waiter of its host (if a program cannot get its waker).
     Wake {
         /// The *receiver's* end of a channel that the waiter sleeps on.
         channel: ChannelId,
         /// The waiter.
         waiter: WaiterId,
     },
-    /// "Give me this buffer of your program's": answered with `Buffer`.
+    /// Requests a buffer of the receiver's program: answered with `Buffer`.
     ImportBuffer {
         /// The *receiver's* end of a channel that ends at the buffer's owner.
         channel: ChannelId,
@@ -221,29 +222,29 @@ pub enum Control {
         channel: ChannelId,
         /// The buffer's id.
         buffer: BufferId,
-        /// The buffer, unless it is not open to that circuit.
+        /// The buffer; `None` if it is not exported to that circuit.
         handed: Option<Handed>,
     },
-    /// A probe on its way to `to`; hosts between pass it on.
+    /// A probe on its way to `to`; hosts between forward it.
     Echo {
-        /// Who asked.
+        /// The host that sent the probe.
         from: HostId,
-        /// Who shall answer.
+        /// The host that must answer.
         to: HostId,
-        /// The asker's number for it.
+        /// Number of the probe at the host that sent it.
         token: u64,
-        /// Hops left before it is dropped.
+        /// Hosts that may still forward it.
         ttl: u8,
-        /// The answerer's clock when it answered, ns; 0 on the way there.
+        /// Clock of the answering host when it answered, ns; 0 on the way there.
         stamp: u64,
         /// Whether it is on its way back.
         reply: bool,
     },
-    /// "Are you there?", and the answer.
+    /// Keepalive request, and its answer.
     Alive {
         /// Whether it is the answer.
         reply: bool,
     },
-    /// The sender goes down in order.
+    /// The sender shuts down in order.
     Goodbye,
 }

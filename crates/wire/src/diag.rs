@@ -1,12 +1,12 @@
-//! The kernel's `sock_diag(7)`: what it is asked about TCP sockets, and what it answers.
+//! The kernel's `sock_diag(7)`: requests about TCP sockets, and their answers.
 //!
 //! The layouts are `inet_diag_req_v2` and `inet_diag_msg` of `linux/inet_diag.h`, each behind a netlink header, in the
-//! machine's byte order but for ports and addresses. Who asks owns the netlink socket; a question is answered by one packet
-//! that bears its number, a listing by several.
+//! machine's byte order except ports and addresses. The requester has a netlink socket of its own; the kernel answers a
+//! request about one socket by one packet with the request's number, a listing by several packets.
 
 use core::net::{IpAddr, SocketAddr};
 
-/// Bytes of a question: netlink header and `inet_diag_req_v2`.
+/// Bytes of a request: netlink header and `inet_diag_req_v2`.
 pub const QUESTION: usize = 72;
 /// Bytes in which any answer about one socket fits.
 pub const ANSWER: usize = 1024;
@@ -23,63 +23,63 @@ const ENOENT: i32 = 2;
 const HEADER: usize = 16;
 const STATE_AT: usize = HEADER + 1;
 const DESTINATION_PORT_AT: usize = HEADER + 6;
-/// Source address, then (behind the destination's) the interface.
+/// Source address and, behind the destination address, the interface.
 const PLACE_AT: core::ops::Range<usize> = HEADER + 8..HEADER + 44;
 const COOKIE_AT: usize = HEADER + 44;
 const USER_AT: usize = HEADER + 64;
 const INODE_AT: usize = HEADER + 68;
 
-/// State of a socket, as the kernel numbers it.
+/// State of a TCP socket, by the kernel's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State(pub u8);
 
 impl State {
-    /// Asked to connect.
+    /// Connecting: the SYN was sent.
     pub const SYN_SENT: Self = Self(2);
-    /// Asked by the far side.
+    /// Accepting: a SYN was received.
     pub const SYN_RECV: Self = Self(3);
-    /// Over, and kept for a minute so that late packets find it.
+    /// Closed; kept for a minute for packets that arrive late.
     pub const TIME_WAIT: Self = Self(6);
     /// Not connected.
     pub const CLOSE: Self = Self(7);
-    /// Waits for connections.
+    /// Listening.
     pub const LISTEN: Self = Self(10);
-    /// Asked by the far side, and no socket yet.
+    /// A SYN was received, and the kernel has not made a socket yet.
     pub const NEW_SYN_RECV: Self = Self(12);
 }
 
-/// What the kernel is asked: for the socket between two addresses, or for all of a family at a port.
+/// A request: for the socket between two addresses, or for all sockets of a family at a port.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The near address; its family is the one that is looked in.
+    /// The local address; its family selects the table.
     pub local: SocketAddr,
-    /// The far one.
+    /// The remote address.
     pub remote: SocketAddr,
-    /// The interface that a packet would come by; 0 for any.
+    /// The interface on which a packet would arrive; 0 for any.
     pub interface: u32,
-    /// Whether all sockets that fit are listed.
+    /// Whether to list all sockets that match.
     pub all: bool,
-    /// The states that are listed, a bit for each.
+    /// The states to list, one bit for each.
     pub states: u32,
 }
 
-/// Where a socket is bound: its address and interface as the kernel says them (a listener has no far address: zeros).
+/// Where a socket is bound: address and interface in the kernel's form (a listener has no remote address: zeros).
 pub type Place = [u8; 36];
 
-/// A socket that the kernel tells of.
+/// A socket in the kernel's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// The kernel's number of it, never given twice.
+    /// The kernel's cookie of the socket, never reused.
     pub cookie: u64,
     /// Its state.
     pub state: State,
     /// Whether a process holds it.
     pub held: bool,
-    /// Its user; root if nobody holds it.
+    /// Uid of the socket's owner; root if no process holds it.
     pub uid: u32,
-    /// The far port.
+    /// The remote port.
     pub remote_port: u16,
-    /// Where it is bound.
+    /// Address and interface to which it is bound.
     pub place: Place,
 }
 
@@ -88,26 +88,26 @@ pub struct Told {
 pub enum Message {
     /// A socket.
     Socket(Told),
-    /// There is none.
+    /// There is no such socket.
     Nothing,
-    /// The listing is over.
+    /// End of the listing.
     Done,
 }
 
 impl Question {
-    /// For the socket between these addresses, in any state, or the listener that would get the connection.
+    /// A request for the socket between these addresses, in any state, or the listener that would get the connection.
     pub fn one(local: SocketAddr, remote: SocketAddr, interface: u32) -> Self {
         Self { local, remote, interface, all: false, states: u32::MAX }
     }
 
-    /// For all listeners of a family at a port.
+    /// A request for all listeners of a family at a port.
     pub fn listeners(v6: bool, port: u16) -> Self {
         let unspecified: IpAddr = if v6 { [0; 16].into() } else { [0; 4].into() };
         let [local, remote] = [port, 0].map(|port| SocketAddr::new(unspecified, port));
         Self { local, remote, interface: 0, all: true, states: 1 << State::LISTEN.0 }
     }
 
-    /// The bytes of the question with this number.
+    /// The bytes of the request with this number.
     pub fn encode(&self, number: u32) -> [u8; QUESTION] {
         let mut bytes = [0; QUESTION];
         let mut at = 0;
@@ -132,13 +132,12 @@ impl Question {
     }
 }
 
-/// The number of the question that a packet answers.
+/// The number of the request that a packet answers.
 pub fn number(packet: &[u8]) -> Option<u32> {
     word(packet, 8)
 }
 
-/// The first message of a packet, and what follows it; `None` if it is not one, or an error other than that there is no such
-/// socket.
+/// The first message of a packet, and the bytes behind it; `None` if the packet is malformed, or an error other than "no such socket".
 pub fn read(packet: &[u8]) -> Option<(Message, &[u8])> {
     let len = usize::try_from(word(packet, 0)?).ok().filter(|len| (HEADER..=packet.len()).contains(len))?;
     let (message, rest) = (&packet[..len], packet.get(len.next_multiple_of(4)..).unwrap_or_default());

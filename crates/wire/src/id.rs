@@ -1,4 +1,4 @@
-//! The field's words as types, so that none is taken for another.
+//! Ids and numbers as types of their own, so that none is mistaken for another.
 
 use core::fmt;
 use serde::{Deserialize, Serialize};
@@ -31,16 +31,16 @@ number!(
     Epoch(u32)
 );
 number!(
-    /// One end of a circuit that programs know, unique within one life of the daemon that gave it out.
+    /// A circuit's end that a program holds, unique within the life of the daemon process that made it.
     CircuitId(u64)
 );
 number!(
-    /// One host's end of a channel of a circuit, unique within one life of the daemon that gave it out. An end of a
-    /// circuit has one at a time; a host between has two.
+    /// One host's end of a channel of a circuit, unique within the life of its daemon process. An end of a circuit has
+    /// one channel at a time; a host between has two.
     ChannelId(u64)
 );
 number!(
-    /// A circuit that passes through a host, unique within one life of its daemon.
+    /// A circuit that passes through a host, unique within the life of its daemon process.
     TransitId(u64)
 );
 number!(
@@ -49,15 +49,15 @@ number!(
 );
 
 number!(
-    /// Memory of a program that the far ends of its circuits may map; chosen by the program so that no two of one host's
-    /// are alike. It proves nothing.
+    /// Memory of a program that the far ends of its circuits may map. The program chooses the id so that no two on one
+    /// host are equal. It proves nothing.
     BufferId(u64)
 );
 
 /// What the far end of a circuit may do with a program's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Reach {
-    /// Map it and load from it; the kernel allows no store to any but its owner.
+    /// Map it and load from it; the kernel allows stores only to its owner.
     Load,
     /// Map it and store into it.
     Store,
@@ -73,7 +73,7 @@ pub struct SegmentRange {
 }
 
 impl SegmentRange {
-    /// One past the last byte, or `None` if the range wraps around (a lie of the peer's).
+    /// Offset behind the last byte, or `None` if the sum overflows (a peer may send any range).
     pub fn end(self) -> Option<u64> {
         self.offset.checked_add(self.len)
     }

@@ -1,13 +1,13 @@
 //! Every byte that crosses a cable or the control socket, as checked views. No I/O, no `unsafe`.
 //!
-//! Read in this order: [`id`] (the words), [`scratchpad`] (how two ports find each other), [`mod@segment`] and
-//! [`record`] (the layout of a channel in memory), [`memory`] (what ports give out, and what a circuit can do), [`control`] (what daemons tell each other through the
-//! control channel), [`packet`] (how IP crosses), [`local`] (what programs ask of their daemon), [`access`]
-//! (what programs ask of each other's memory), [`buffer`] (what one opens to others), [`zcopy`] (memory that streams
-//! announce), [`diag`] (what the kernel is asked about TCP sockets). `docs/protocol.md` is the prose of all this.
+//! Read in this order: [`id`] (the ids), [`scratchpad`] (how two ports set a cable up), [`mod@segment`] and [`record`]
+//! (the layout of a channel in memory), [`memory`] (properties of segments and circuits), [`control`] (messages between
+//! daemons), [`packet`] (IP packets on a cable), [`local`] (requests of programs to their daemon), [`access`] (one-sided
+//! access between programs), [`buffer`] (memory that a program exports), [`zcopy`] (memory that streams announce),
+//! [`diag`] (requests to the kernel about TCP sockets). `docs/protocol.md` describes all this in prose.
 //!
-//! Whatever is decoded here comes from a peer that may lie: every decoder returns an error for a value that is
-//! out of range, none panics, and none allocates more than in proportion to the length of its input.
+//! All bytes that are decoded here come from a peer that may lie: every decoder returns an error for a value that is out
+//! of range, none panics, and none allocates more than in proportion to the length of its input.
 #![forbid(unsafe_code)]
 
 pub mod access;
@@ -32,5 +32,5 @@ pub use id::{
 };
 pub use memory::{Caching, ChannelInfo, EndedBy, MemoryKind, SegmentInfo, Way};
 
-/// Version of all layouts and messages in this crate. Two sides that differ refuse each other, by name.
+/// Version of all layouts and messages in this crate. Each side refuses a peer of another version.
 pub const PROTOCOL_VERSION: u32 = 17;

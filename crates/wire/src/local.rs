@@ -1,46 +1,47 @@
-//! What programs and tools ask of their daemon over its control socket (`SOCK_SEQPACKET`, one message a packet).
+//! Requests of programs and tools to their daemon over its control socket (`SOCK_SEQPACKET`, one message a packet).
 //!
-//! A request is answered by exactly one [`Reply`] unless its documentation says "no answer". Descriptors ride with
-//! the packet (`SCM_RIGHTS`) in the order given.
+//! A request is answered by exactly one [`Reply`] unless its documentation says "no answer". Descriptors are sent with
+//! the packet (`SCM_RIGHTS`), in the order given.
 
 use crate::control::Refusal;
 use crate::{BufferId, ChannelInfo, CircuitId, HostId, Reach, Tuple, WaiterId};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 
-/// Word of the status page: the circuit lives (or was closed in order: what lies in its ring is still good).
+/// Reason in a status word: the circuit lives (or was closed in order: the records in its ring still count).
 pub const STATUS_ALIVE: u32 = 0;
-/// Word 0 of the status page belongs to no circuit: it counts the connections that were announced to this host and not
-/// accepted yet. Only sessions with listeners are kept up to date. While it is 0, `accept` need not ask.
+/// Word 0 of the status page belongs to no circuit: it counts the connections that other daemons have announced to this
+/// host and that no program has accepted yet. The daemon keeps it current only for sessions with listeners. While it is
+/// 0, `accept` need not ask the daemon.
 pub const STATUS_ANNOUNCED: u32 = 0;
-/// Word of the status page: the cable is down, or in a new epoch.
+/// Reason in a status word: the cable is down, or in a new epoch.
 pub const STATUS_CABLE: u32 = 1;
-/// Word of the status page: the far end was broken off, or its program died.
+/// Reason in a status word: the far end was aborted, or its program died.
 pub const STATUS_PEER_ABORT: u32 = 2;
-/// Word of the status page: a daemon on the way shut down.
+/// Reason in a status word: a daemon on the path shut down.
 pub const STATUS_SHUTDOWN: u32 = 3;
-/// Word of the status page: an end broke the protocol.
+/// Reason in a status word: an end broke the protocol.
 pub const STATUS_VIOLATION: u32 = 4;
-/// Word of the status page: the circuit is lost and another is sought. Nothing is sent and nothing more is received now.
+/// Reason in a status word: the circuit is lost and the daemon looks for another. The program sends and receives nothing meanwhile.
 pub const STATUS_MOVING: u32 = 5;
-/// Bits of a word of the status page that hold one of the reasons above; those above them hold the generation.
+/// Bits of a status word that contain one of the reasons above; the bits above them contain the generation.
 const STATUS_REASON: u32 = 0xff;
 /// Words in a status page: most circuit ends of one session.
 pub const STATUS_WORDS: u32 = 65536;
 /// Most ends in one [`Request::Hold`].
 pub const HOLD_MAX: usize = 256;
 
-/// A word of the status page: the end's newest generation, and how that one is.
+/// A status word: the end's newest generation, and the reason that describes its state.
 pub const fn status_word(generation: u32, reason: u32) -> u32 {
     generation << 8 | reason & STATUS_REASON
 }
 
-/// The generation in a word of the status page.
+/// The generation in a status word.
 pub const fn status_generation(word: u32) -> u32 {
     word >> 8
 }
 
-/// The reason in a word of the status page.
+/// The reason in a status word.
 pub const fn status_reason(word: u32) -> u32 {
     word & STATUS_REASON
 }
@@ -52,45 +53,45 @@ pub enum Request {
     Hello {
         /// [`crate::PROTOCOL_VERSION`].
         version: u32,
-        /// The program's name, for people.
+        /// The program's name, for display.
         program: String,
-        /// The ticket of an earlier session of this process, whose connection has ended: it goes on by this one. 0: none.
+        /// The ticket of an earlier session of this process whose connection has ended: this connection continues that session. 0: none.
         ticket: u64,
     },
-    /// "I listen here." Descriptor: the listening socket, as proof. Answer: [`Reply::Done`], or [`Reply::WantTable`] if the
-    /// socket is of another network namespace than the daemon's: then it is said again, with a second descriptor, a
-    /// `NETLINK_SOCK_DIAG` socket of that namespace, which shows the daemon what sockets there are.
+    /// Registers a listening socket. Descriptor: the socket, as proof. Answer: [`Reply::Done`], or [`Reply::WantTable`]
+    /// if the socket is in another network namespace than the daemon's: the program then repeats the request with a
+    /// second descriptor, a `NETLINK_SOCK_DIAG` socket of that namespace, by which the daemon sees the sockets there.
     Listen,
     /// The listener at `address` was closed by this session. No answer.
     Unlisten {
-        /// Address as `getsockname` had it.
+        /// Address that `getsockname` returned.
         address: SocketAddr,
     },
-    /// "I am about to connect there." Descriptors: the socket, bound but not yet connected, and the memory that will
-    /// hold the end's state, of which the daemon reads the counters. Answer: [`Reply::Circuit`] or [`Reply::Plain`]. For
-    /// a non-stream answer nothing needs to be undone.
+    /// Announces a connection before `connect`. Descriptors: the socket, bound but not yet connected, and the memory for
+    /// the end's state, of which the daemon reads the counters. Answer: [`Reply::Circuit`] or [`Reply::Plain`]. After
+    /// [`Reply::Plain`] nothing needs to be undone.
     Connect {
-        /// Where to.
+        /// Address to connect to.
         remote: SocketAddr,
     },
-    /// "I accepted this." Descriptors: the connected socket, and the memory that will hold the end's state. Answer:
-    /// [`Reply::Circuit`] or [`Reply::Plain`].
+    /// Requests the end of an accepted connection. Descriptors: the connected socket, and the memory for the end's state.
+    /// Answer: [`Reply::Circuit`] or [`Reply::Plain`].
     Accept,
-    /// "I hold this socket of a stream but not its segments" (after exec, or passed to me). Descriptor: the socket.
-    /// Answer: [`Reply::Circuit`] with one descriptor more, the memory that holds this end's state, or [`Reply::Plain`].
+    /// Requests the segments of a stream whose socket the program has (after exec, or passed by another process). Descriptor:
+    /// the socket. Answer: [`Reply::Circuit`] with one descriptor more, the memory of this end's state, or [`Reply::Plain`].
     Adopt,
-    /// "I hold these ends, by a `fork`, or from before this session": they live as long as it, and its wake events are
-    /// rung for them. Each end with the key that came with it, as proof; what is wrong is passed over. No answer.
+    /// Registers ends that the process has by a `fork`, or from before this session: they live at least as long as the session,
+    /// and other ends may wake its waiters for them. Each end comes with its token, as proof; wrong ones are ignored. No answer.
     Hold {
         /// The ends, [`HOLD_MAX`] at most.
         ends: Vec<(CircuitId, u64)>,
     },
-    /// "My end goes on in another generation of segments: give me the one after this." Answer: [`Reply::Resumed`] with two
-    /// or three descriptors, or [`Reply::Plain`] if there is none (any more).
+    /// Requests the next generation of segments of an end. Answer: [`Reply::Resumed`] with two or three descriptors, or
+    /// [`Reply::Plain`] if there is none (any more).
     Resume {
         /// The end.
         circuit: CircuitId,
-        /// The key that came with it, as proof.
+        /// The end's token, as proof.
         token: u64,
         /// The generation that the program has.
         generation: u32,
@@ -99,94 +100,94 @@ pub enum Request {
     Close {
         /// The end.
         circuit: CircuitId,
-        /// The key that came with it, as proof.
+        /// The end's token, as proof.
         token: u64,
-        /// Whether it was broken off rather than closed in order.
+        /// Whether the end was aborted rather than closed in order.
         abort: bool,
     },
-    /// This end was broken off, since the far end broke the protocol or its own state is of no use any more: to be logged, and
-    /// the far end is to be reset. No answer.
+    /// The program has aborted this end, since the far end broke the protocol or the end's own state is corrupt: the
+    /// daemon logs it and resets the far end. No answer.
     Violated {
         /// The end.
         circuit: CircuitId,
-        /// The key that came with it, as proof.
+        /// The end's token, as proof.
         token: u64,
         /// The reason.
         text: String,
     },
-    /// "The ring of this generation is too short": the stream moves to a longer segment if there is room. No answer.
+    /// The ring of this generation is too short: the daemon moves the stream to a longer segment if there is room. No answer.
     Grow {
         /// The end.
         circuit: CircuitId,
-        /// The key that came with it, as proof.
+        /// The end's token, as proof.
         token: u64,
-        /// Which generation.
+        /// The generation.
         generation: u32,
     },
-    /// Asks for a wake event. Answer: [`Reply::Waiter`].
+    /// Requests a wake event. Answer: [`Reply::Waiter`].
     Waiter,
-    /// "Nobody sleeps on that wake event of mine": for one that did not arrive, since the process had no room for its
-    /// descriptor. No answer.
+    /// Returns a wake event on which no thread sleeps; for one whose descriptor did not arrive, since the process had no
+    /// room for it. No answer.
     Unwait {
         /// The wake event.
         waiter: WaiterId,
     },
-    /// "Let me wake the far side's waiter." Answer: [`Reply::Waker`], with a descriptor if there is one.
+    /// Requests a waker of the far side's waiter. Answer: [`Reply::Waker`], with a descriptor if there is one.
     WantWaker {
         /// The circuit that the waiter sleeps on.
         circuit: CircuitId,
-        /// The key that came with it, as proof.
+        /// The end's token, as proof.
         token: u64,
         /// The far side's waiter.
         waiter: WaiterId,
     },
-    /// "Wake it for me." No answer.
+    /// Asks the daemon to wake the far side's waiter. No answer.
     Wake {
         /// The circuit that the waiter sleeps on.
         circuit: CircuitId,
-        /// The key that came with it, as proof.
+        /// The end's token, as proof.
         token: u64,
         /// The far side's waiter.
         waiter: WaiterId,
     },
-    /// "Wake somebody who holds this end too, for me": a process that shares it by `fork`. No answer.
+    /// Asks the daemon to wake another process of this host that holds the same end (by `fork`). No answer.
     WakeHere {
         /// The circuit that the waiter sleeps on.
         circuit: CircuitId,
-        /// The key that came with it, as proof.
+        /// The end's token, as proof.
         token: u64,
         /// The other process's waiter.
         waiter: WaiterId,
     },
-    /// "The far end of this circuit may have this buffer of mine." Descriptor: its memory. Answer: [`Reply::Done`], or
-    /// [`Reply::Error`] if it cannot be: the circuit is longer than one cable, or there are too many.
+    /// Lets the far end of this circuit map a buffer. Descriptor: its memory. Answer: [`Reply::Done`], or
+    /// [`Reply::Error`] if that is not possible: the circuit is longer than one cable, or there are too many buffers.
     ExportBuffer {
         /// The circuit.
         circuit: CircuitId,
-        /// The key that came with it, as proof.
+        /// The end's token, as proof.
         token: u64,
-        /// The buffer's name.
+        /// The buffer's id.
         buffer: BufferId,
-        /// Its bytes, without the page behind them: see [`crate::buffer`].
+        /// Length, bytes, without the page behind the buffer: see [`crate::buffer`].
         len: u64,
         /// What the far end may do with it.
         reach: Reach,
     },
-    /// "That buffer is gone": no circuit gives it out any more. No answer.
+    /// The program has freed a buffer: the daemon does not pass it to any circuit any more. No answer.
     WithdrawBuffer {
-        /// The buffer's name.
+        /// The buffer's id.
         buffer: BufferId,
     },
-    /// "Give me this buffer of the far program's." Answer: [`Reply::Buffer`].
+    /// Requests a buffer of the far program. Answer: [`Reply::Buffer`].
     ImportBuffer {
-        /// A circuit whose far end opened it.
+        /// The circuit to which the far program exported it.
         circuit: CircuitId,
-        /// The key that came with it, as proof.
+        /// The end's token, as proof.
         token: u64,
-        /// The buffer's name.
+        /// The buffer's id.
         buffer: BufferId,
     },
-    /// A connection went, or goes on, by the kernel's TCP: for `explain` and the counters. No answer.
+    /// Reports that a connection uses the kernel's TCP, from the start or from now on: for `explain` and the counters. No answer.
     Note {
         /// The program's descriptor.
         fd: i32,
@@ -195,26 +196,26 @@ pub enum Request {
         /// The reason.
         why: Plain,
     },
-    /// "Copy for me": the program consents to have its memory reached by the daemon. Descriptor: its submission queue.
-    /// Answer: [`Reply::Offload`], or [`Reply::Error`] if the daemon does not do that.
+    /// Requests the offload engine: the program permits the daemon to access its memory. Descriptor: its submission
+    /// queue. Answer: [`Reply::Offload`], or [`Reply::Error`] if the daemon has no engine for it.
     Offload,
-    /// "I may hand over transfers of this end." Answer: [`Reply::RegisteredRings`].
+    /// Registers an end's rings for transfers by the engine. Answer: [`Reply::RegisteredRings`].
     RegisterRings {
         /// The end.
         circuit: CircuitId,
-        /// The key that came with it, as proof.
+        /// The end's token, as proof.
         token: u64,
-        /// The generation that the program sends and receives by.
+        /// The generation that the program uses to send and receive.
         generation: u32,
     },
-    /// "Transfers of mine may lie in this buffer." Descriptor: its memory. Answer: [`Reply::RegisteredBuffer`]. It ends with
-    /// [`Self::WithdrawBuffer`].
+    /// Registers a buffer for transfers by the engine. Descriptor: its memory. Answer: [`Reply::RegisteredBuffer`].
+    /// [`Self::WithdrawBuffer`] ends the registration.
     RegisterBuffer {
-        /// The buffer's name.
+        /// The buffer's id.
         buffer: BufferId,
-        /// Its bytes, without the page behind them.
+        /// Length, bytes, without the page behind the buffer.
         len: u64,
-        /// What others than its owner may do with it.
+        /// What processes other than its owner may do with it.
         reach: Reach,
     },
     /// The daemon's status, as JSON. Answer: [`Reply::Text`] packets.
@@ -226,40 +227,40 @@ pub enum Request {
         /// The process.
         pid: u32,
     },
-    /// One probe to a host. Answer: [`Reply::Echo`].
+    /// Probes a host once. Answer: [`Reply::Echo`].
     Echo {
         /// The host that is probed.
         to: HostId,
     },
     /// Names and addresses of all hosts, `/etc/hosts` form. Answer: [`Reply::Text`] packets.
     Hosts,
-    /// "Pull the cable out of this port": its link goes down and stays so until [`Request::Mend`]. Only from root and
-    /// the daemon's own user. Answer: [`Reply::Done`], also if it is cut already.
+    /// Takes the link of a port down, as if its cable were pulled out, until [`Request::Mend`]. Only from root and the
+    /// daemon's own user. Answer: [`Reply::Done`], also if it is down already.
     Cut {
         /// Name of the port.
         port: String,
     },
-    /// "Plug it in again." As [`Request::Cut`]; the answer does not wait for the link.
+    /// Ends a [`Request::Cut`]. As that request; the answer does not wait for the link to come up.
     Mend {
         /// Name of the port.
         port: String,
     },
 }
 
-/// Why a connection is plain TCP. The numbers are counted by name.
+/// Why a connection is plain TCP. The daemon counts connections by these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Plain {
-    /// A rule says so, or none says otherwise.
+    /// A rule says TCP, or no rule says otherwise.
     Rule,
-    /// The address is not the fabric's.
+    /// The address does not belong to the fabric.
     NotFabric,
-    /// The far daemon or ours refused the circuit, for this reason.
+    /// The far daemon or this host's refused the circuit, for this reason.
     Refused(Refusal),
-    /// The connection was not announced by the other end: a plain program there.
+    /// The other end did not announce the connection: a plain program.
     NotAnnounced,
-    /// The socket has no port of its own yet and none could be had.
+    /// The socket has no port of its own yet, and the kernel gave none.
     NoPort,
-    /// Recent connections to this address were all too short to gain.
+    /// Recent connections to this address were too short to gain from a stream.
     ShortLived,
     /// This program has no more room for stream ends.
     NoSlot,
@@ -269,17 +270,17 @@ pub enum Plain {
     Stdio,
     /// Downgraded: out-of-band data.
     OutOfBand,
-    /// Downgraded: the descriptor went to another program.
+    /// Downgraded: the descriptor was passed to another program.
     Passed,
-    /// Downgraded: exec of a program that the library cannot follow.
+    /// Downgraded: exec of a program into which the library cannot be loaded.
     Exec,
     /// Downgraded: a call or option that streams do not have.
     Unsupported,
-    /// The program makes system calls of its own, or may put its sockets into `io_uring`.
+    /// The program makes system calls without the C library, or may put its sockets into `io_uring`.
     OwnCalls,
 }
 
-/// What rules decide for a connection or a listener.
+/// What the `use` rules decide for a connection or a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Use {
@@ -291,18 +292,18 @@ pub enum Use {
     Both,
 }
 
-/// What a rule decides. For each of the three the first rule that fits counts.
+/// What a rule decides. For each of the three kinds the first rule that matches counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
     /// `use`: whether there is a stream.
     Use(Use),
-    /// `transfer`: how the program's end sends, the number of a `crosslane_stream::Transfer`.
+    /// `transfer`: how the program's end sends, by the number of a `crosslane_stream::Transfer`.
     Transfer(u8),
     /// `offload`: whether the daemon's engine copies for the program's end.
     Offload(bool),
 }
 
-/// Which side of a connection a rule speaks of.
+/// The side of a connection to which a rule applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -316,15 +317,15 @@ pub enum Role {
 /// `transfer <auto|bcopy|read-zcopy|write-zcopy>` or `offload <on|off>` in front.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// What to do.
+    /// What the rule decides.
     pub action: Action,
-    /// For which side.
+    /// The side to which it applies.
     pub role: Role,
     /// Glob over the program's name (`*`, `?`).
     pub program: String,
     /// Network address.
     pub address: IpAddr,
-    /// Bits of `address` that count.
+    /// Number of leading bits of `address` that must match.
     pub prefix: u8,
     /// Lowest port.
     pub port_min: u16,
@@ -335,10 +336,10 @@ pub struct Rule {
 /// An answer of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
-    /// Answer to [`Request::Hello`]. Descriptor, unless the session is `resumed`: the *status page*, an array of `u32` of which
-    /// the daemon sets the one of a dead circuit to non-zero.
+    /// Answer to [`Request::Hello`]. Descriptor, unless the session is `resumed`: the *status page*, an array of `u32`
+    /// with one [status word](status_word) for each end.
     Welcome {
-        /// Random number of this daemon process: a daemon with another one knows none of the streams made before.
+        /// Random number of this daemon process: a daemon with another number knows no stream that was made before.
         daemon: u64,
         /// Secret that resumes this session: for [`Request::Hello`] when the connection ends before its process does.
         ticket: u64,
@@ -346,65 +347,65 @@ pub enum Reply {
         resumed: bool,
         /// This host.
         host: HostId,
-        /// The kernel's number of the network namespace that these addresses are in; 0 if it tells none.
+        /// The kernel's inode number of the network namespace of these addresses; 0 if unknown.
         namespace: u64,
         /// This host's fabric addresses.
         addresses: Vec<IpAddr>,
         /// The fabric's subnets: address and prefix length.
         subnets: Vec<(IpAddr, u8)>,
-        /// Rules, first match of each kind wins; the last ones are the defaults.
+        /// Rules; of each kind the first match counts. The last ones are the defaults.
         rules: Vec<Rule>,
-        /// How long a waiter may spin before it sleeps, ns.
+        /// How long a thread may spin before it sleeps, ns.
         spin_ns: u32,
     },
     /// The request was carried out.
     Done,
-    /// Answer to [`Request::Listen`]: another network namespace's sockets must be shown.
+    /// Answer to [`Request::Listen`]: the program must send a `sock_diag` socket of its network namespace.
     WantTable,
-    /// It failed; the text says what to do.
+    /// The request failed.
     Error {
-        /// What went wrong and what to do, for people.
+        /// What went wrong and what to do, for display.
         text: String,
     },
-    /// A circuit's end. Descriptors: inbound segment (read it), outbound segment (store only), the retention ring if
-    /// `retained`.
+    /// A circuit's end. Descriptors: inbound segment (for loads), outbound segment (for stores only), and the retention
+    /// ring if `retained`.
     Circuit {
         /// The end.
         circuit: CircuitId,
-        /// Proof for [`Request::Close`].
+        /// The end's token: later requests about the end must contain it.
         token: u64,
         /// The connection.
         tuple: Tuple,
         /// Whether this is the connecting end.
         client: bool,
-        /// Mark key of the ring that this end reads.
+        /// Mark key of the ring from which this end receives.
         rx_key: u64,
-        /// Mark key of the ring that this end writes.
+        /// Mark key of the ring into which this end sends.
         tx_key: u64,
-        /// Index into the status page.
+        /// Index of the end's word in the status page.
         status: u32,
         /// Generation of the segments; 0 unless the end was adopted.
         generation: u32,
         /// The inbound and the outbound segment, in the order of their descriptors, and what the circuit can do.
         channel: Box<ChannelInfo>,
-        /// Whether the stream has a retention ring, which it fills while its way `keeps`, and may have to send from later.
+        /// Whether the stream has a retention ring: it fills the ring while its way `keeps`, and may have to send from it later.
         retained: bool,
     },
     /// Answer to [`Request::Resume`]: the next generation. Descriptors as with [`Reply::Circuit`]; the retention ring is
     /// the same one in all generations.
     Resumed {
-        /// Its number, larger than the one asked about.
+        /// Its number, larger than that in the request.
         generation: u32,
-        /// Whether it is the newest: then our sending goes on there.
+        /// Whether it is the newest: then this end's sending goes on in it.
         newest: bool,
-        /// Units of the *previous* generation's receiving direction that count, from the stream's start.
+        /// Stream offset up to which the bytes of the *previous* generation's receiving direction count.
         limit: u64,
-        /// Units of our sending direction that the far end has; of the newest generation only. May be
-        /// [`crate::control::ARRIVED_ALL`].
+        /// Stream offset of this end's sending direction that the far end has received; of the newest generation only.
+        /// May be [`crate::control::ARRIVED_ALL`].
         arrived: u64,
-        /// Mark key of the ring that this end reads.
+        /// Mark key of the ring from which this end receives.
         rx_key: u64,
-        /// Mark key of the ring that this end writes.
+        /// Mark key of the ring into which this end sends.
         tx_key: u64,
         /// As in [`Reply::Circuit`].
         channel: Box<ChannelInfo>,
@@ -416,23 +417,23 @@ pub enum Reply {
         /// The reason.
         why: Plain,
     },
-    /// Answer to [`Request::Waiter`]. Descriptor: the sleeper's socket, to be polled.
+    /// Answer to [`Request::Waiter`]. Descriptor: the sleeper's socket, to poll.
     Waiter {
-        /// The event's number, unique on this host.
+        /// The waiter's number, unique on this host.
         waiter: WaiterId,
-        /// What a wake says.
+        /// The word that a wake must contain.
         word: u64,
     },
-    /// Answer to [`Request::WantWaker`]. Descriptor: a waker's socket, made for this program, if there is a `word`.
+    /// Answer to [`Request::WantWaker`]. Descriptor, if there is a `word`: a waker's socket, made for this program.
     Waker {
-        /// What a wake says; `None` if there is no such waiter, or it can be rung through daemons only.
+        /// The word that a wake must contain; `None` if there is no such waiter, or only daemons can wake it.
         word: Option<u64>,
     },
-    /// A part of a text; the last one says so.
+    /// A part of a text.
     Text {
         /// The part, UTF-8.
         part: String,
-        /// Whether it is the last.
+        /// Whether it is the last part.
         last: bool,
     },
     /// Answer to [`Request::Echo`].
@@ -444,33 +445,33 @@ pub enum Reply {
     },
     /// Answer to [`Request::ImportBuffer`]. Descriptor: the memory, if there is any.
     Buffer {
-        /// Bytes of the buffer, and what may be done with it; `None` if it is not open to this circuit.
+        /// Length of the buffer, bytes, and what may be done with it; `None` if it is not exported to this circuit.
         shape: Option<(u64, Reach)>,
     },
-    /// Answer to [`Request::Offload`]. Transfers may be handed over once the guard is there. Descriptors: two wakers'
-    /// sockets, for when something to send, or to receive, was put on the submission queue while the daemon's thread slept; and the
-    /// socket of a wake event that is rung at the end of transfers whose program wants that, to be polled by edges; and the end
-    /// of a pipe that hangs up once no thread of the daemon's works for the program any more.
+    /// Answer to [`Request::Offload`]. The program may submit transfers once it has mapped the guard page. Descriptors: the sockets
+    /// of two wakers, which the program wakes when it has put a send, or a receive, on the submission queue while the daemon's
+    /// thread slept; the socket of a wake event, which the engine wakes at the end of transfers whose program asked for it, to be
+    /// polled edge-triggered; and the end of a pipe that hangs up once no thread of the daemon works for the program any more.
     Offload {
-        /// What wakes by the two wakers say.
+        /// The words of the two wakers.
         words: [u64; 2],
-        /// Where the program puts its guard page, an address that the daemon chose at random.
+        /// Address of the guard page, which the daemon chose at random.
         guard: u64,
-        /// What the page begins with.
+        /// The word at the start of the guard page.
         nonce: u64,
-        /// The daemon's threads that copy: the sending one and the receiving one.
+        /// Thread ids of the daemon's copying threads: for sends and for receives.
         threads: [u32; 2],
-        /// Least bytes of a call that are worth it.
+        /// Smallest call that is worth a transfer, bytes.
         least: u64,
     },
     /// Answer to [`Request::RegisterRings`].
     RegisteredRings {
-        /// The name of the end's rings on the submission queue; 0 if they cannot be offloaded.
+        /// The engine's handle for the end's rings, for descriptors of transfers; 0 if the engine does not take them.
         handle: u32,
     },
     /// Answer to [`Request::RegisterBuffer`].
     RegisteredBuffer {
-        /// The buffer's name on the submission queue; 0 if it is not for the engine.
+        /// The engine's handle for the buffer, for descriptors of transfers; 0 if the engine does not take it.
         handle: u32,
     },
 }

@@ -1,8 +1,8 @@
 //! The properties in which memory behind hardware differs from shared memory: of a segment, and of a circuit over it.
 //!
-//! A port gives its daemon a [`SegmentInfo`] with each segment. The daemon sends it with the descriptor to the program, which maps
-//! the segment and fences its stores as it says. When a circuit is made, each end's daemon decides the circuit's [`Way`] once, from
-//! the segments and the number of cables; programs follow it.
+//! A port gives its daemon a [`SegmentInfo`] with each segment. The daemon sends it with the descriptor to the program,
+//! which maps the segment and fences its stores accordingly. When a circuit is made, each end's daemon decides the
+//! circuit's [`Way`] once, from the segments and the number of cables; programs follow it.
 
 use crate::segment::PAGE;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub enum Caching {
     WriteCombining,
 }
 
-/// What the descriptor of a segment is, and why a process that maps it cannot be killed by touching the memory (`SIGBUS`).
+/// The kind of a segment's descriptor, and why touching the memory cannot kill a process that maps it (`SIGBUS`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MemoryKind {
     /// A memfd of ordinary pages that is sealed against shrinking and long enough: any process may have made it.
@@ -24,11 +24,11 @@ pub enum MemoryKind {
     /// A character device (a BAR, a DMA buffer of a kernel driver): the driver guarantees the range, and the daemon that it is
     /// such a device. `st_size` is 0.
     Device,
-    /// A sealed memfd with a queue of stores, which a `posted` port lands later. Cannot be read.
+    /// A sealed memfd with a queue of stores, which a `posted` port makes visible later. It cannot be loaded from.
     Queue,
 }
 
-/// A segment as a port gives it out, beside its descriptor.
+/// A segment as a port describes it, beside its descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SegmentInfo {
     /// Where the segment begins in the descriptor's memory, bytes; a multiple of [`PAGE`].
@@ -63,28 +63,28 @@ impl SegmentInfo {
     }
 }
 
-/// What tells a program that the far program of a stream has ended.
+/// What shows a program that the far program of a stream has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EndedBy {
-    /// The kernel's FIN on the carrier socket, `posted_ns` after it was seen.
+    /// The kernel's FIN on the carrier socket, `posted_ns` after this end saw it.
     Fin,
-    /// The `STATE` word of the segment, since the FIN may overtake bytes that pumps still carry.
+    /// The `STATE` word of the segment, since the FIN may overtake bytes that pumps still forward.
     Status,
 }
 
 /// What a circuit can do for its stream. The daemon of each end decides it when the circuit is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Way {
-    /// Whether the sender keeps what it has sent in a retention ring until the far end acknowledges it, since it may be lost.
+    /// Whether the sender keeps sent bytes in a retention ring until the far end acknowledges them, since they may be lost.
     pub keeps: bool,
     /// Whether the ends piggyback credit: only if the far program itself writes and reads both segments.
     pub rides: bool,
-    /// What tells this end that the stream has ended.
+    /// What shows this end that the stream has ended.
     pub ended_by: EndedBy,
-    /// Whether the neighbour on the circuit is a pump, which reads and writes the segments itself: then this end wakes the pump,
-    /// and a handshake in the ring is on its way to the far end only.
+    /// Whether the neighbour on the circuit is a pump, which reads and writes the segments itself: then this end wakes
+    /// the pump, and a handshake record in the ring may not have reached the far end yet.
     pub relayed: bool,
-    /// Whether this end can get a waker of a far waiter. If not, the daemons pass each wake on.
+    /// Whether this end can get a waker of a far waiter. If not, the daemons forward each wake.
     pub wakers: bool,
     /// Whether both programs can map each other's buffers, so that zero copy works.
     pub zero_copy: bool,
@@ -108,7 +108,7 @@ pub struct ChannelInfo {
 }
 
 impl Way {
-    /// The way over one cable between two programs whose segments are coherent memory that both of them map.
+    /// The way over one cable between two programs that both map the same coherent memory.
     pub const DIRECT: Self = Self {
         keeps: false,
         rides: true,
@@ -120,11 +120,11 @@ impl Way {
         grows: false,
     };
 
-    /// The way between two such programs whose hosts between hand the segments on (decision 33). Nobody piggybacks credit, so that
-    /// those hosts can count the bytes by the `CREDIT` words.
+    /// The way between two such programs over hosts that pass the segments' descriptors along (decision 33). The ends do
+    /// not piggyback credit, so that these hosts can count the bytes by the `CREDIT` words.
     pub const SHARED: Self = Self { rides: false, zero_copy: false, offload: false, ..Self::DIRECT };
 
-    /// The way over pumps, of a stream that moves to another circuit when this one is lost.
+    /// The way over pumps, for a stream that moves to another circuit when this one is lost.
     pub const RELAYED: Self = Self {
         keeps: true,
         rides: false,
@@ -136,7 +136,7 @@ impl Way {
         grows: false,
     };
 
-    /// The way of a circuit over `cables` cables, the first of which has these segments, with `pumps` pumps on it. `resumes`: a
+    /// The way of a circuit over `cables` cables with `pumps` pumps; the first cable has these segments. `resumes`: the
     /// stream moves to another circuit when this one is lost. `grows` is `false`; the daemon sets it.
     pub const fn new(
         (cables, pumps): (u8, u8),

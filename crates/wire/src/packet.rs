@@ -1,21 +1,21 @@
 //! An IP packet on a cable: one message of the IP channel, which begins with this head.
 //!
 //! ```text
-//!   +0   hops   u8   hosts that may still pass it on
+//!   +0   hops   u8   hosts that may still forward it
 //!   +1          u8   0
-//!   +2   to     u16  the host that it is for; 0: every host
-//!   +4   from   u16  the host that sent it
-//!   +6   work   10   offloads that the receiver has still to do: `struct virtio_net_hdr`, little-endian
+//!   +2   to     u16  id of the destination host; 0: every host
+//!   +4   from   u16  id of the sending host
+//!   +6   work   10   offloads that the receiver must still do: `struct virtio_net_hdr`, little-endian
 //!   +16  the packet
 //! ```
-//! Cables neither lose nor change bytes, so that checksums and segmentation are left to the receiving host's kernel, as on a virtio device: a
-//! packet is up to 64 KB long, and `work` says which of the two are outstanding. Hosts between change `hops` and nothing else.
+//! Cables neither lose nor change bytes, so checksums and segmentation are left to the receiving host's kernel, as on a virtio
+//! device: a packet is up to 64 KB long, and `work` says which of the two are outstanding. Hosts between change only `hops`.
 
 use crate::{DecodeError, HostId};
 
 /// Bytes before the packet.
 pub const HEAD: usize = 16;
-/// Where `work` begins, bytes: what a kernel gives and takes is the message from here on.
+/// Where `work` begins, bytes: kernels read and write the message from here on.
 pub const WORK: usize = 6;
 
 /// Flag of [`Work`]: the checksum between `checksum_from` and the end is yet to be filled in.
@@ -37,23 +37,23 @@ const PIECE_MIN: u16 = 8;
 /// Most datagrams of one packet, as in Linux.
 const DATAGRAMS_MAX: usize = 128;
 
-/// Who a packet is for.
+/// Destination of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// One host.
     Host(HostId),
-    /// Every host but its sender: multicast and broadcast.
+    /// Every host except its sender: multicast and broadcast.
     Everybody,
 }
 
-/// The head of a message, but for [`Work`].
+/// The head of a message, without [`Work`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Hosts that may still pass it on.
+    /// Hosts that may still forward it.
     pub hops: u8,
-    /// Who it is for.
+    /// Its destination.
     pub to: Target,
-    /// Who sent it.
+    /// The host that sent it.
     pub from: HostId,
 }
 
@@ -68,8 +68,7 @@ impl Head {
         message[..WORK].copy_from_slice(&[self.hops, 0, to[0], to[1], from[0], from[1]]);
     }
 
-    /// Reads and checks the head of a message: no more than its own form, for whether there are such hosts is for the
-    /// caller to know.
+    /// Reads the head of a message and checks its form; whether these hosts exist is for the caller to check.
     pub fn read(message: &[u8]) -> Result<Self, DecodeError> {
         let Some(&[hops, zero, t0, t1, f0, f1]) = message.first_chunk::<WORK>() else {
             return Err(DecodeError::Range("packet length"));
@@ -85,7 +84,7 @@ impl Head {
     }
 }
 
-/// Offloads of a packet that are still to be done: checksum and segmentation.
+/// Offloads of a packet that are still outstanding: checksum and segmentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// [`NEEDS_CHECKSUM`], [`CHECKED`].
@@ -114,7 +113,7 @@ impl Work {
         Ok(Self { flags, kind, headers, piece, checksum_from, checksum_at })
     }
 
-    /// Whether a neighbour may ask this of our kernel for `packet`, whose IP header was checked.
+    /// Whether a neighbour may request this work from this host's kernel for `packet`, whose IP header was checked.
     pub fn check(&self, packet: &[u8]) -> Result<(), DecodeError> {
         let lie = |what| Err(DecodeError::Range(what));
         if self.flags & !(NEEDS_CHECKSUM | CHECKED) != 0 {
@@ -132,7 +131,7 @@ impl Work {
             return lie("packet checksum");
         }
         let protocol = packet.get(if v4 { 9 } else { 6 }).copied();
-        // Whether it is such a packet, and where the checksum of one lies.
+        // Whether the packet is of this kind, and where its checksum lies.
         let (fits, checksum_at) = match self.kind & !ECN {
             WHOLE => return if self.kind == WHOLE { Ok(()) } else { lie("packet kind") },
             TCP4 => (v4 && protocol == Some(6), 16),
@@ -140,7 +139,7 @@ impl Work {
             UDP => (self.kind == UDP && (!v4 || protocol == Some(17)), 6),
             _ => (false, 0),
         };
-        // A kernel cuts only what it also has to fill checksums in.
+        // A kernel segments only packets whose checksums it also fills in.
         if !fits || !needs || self.checksum_at != checksum_at {
             return lie("packet kind");
         }

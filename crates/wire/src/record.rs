@@ -1,25 +1,24 @@
-//! Records: what lies in a byte ring.
+//! Records: the contents of a byte ring.
 //!
 //! ```text
-//!   +0   mark  u64   splitmix64(key + position): "this record is here", written last
+//!   +0   mark  u64   splitmix64(key + position): "this record is here", stored last
 //!   +8   word  u64   len (bits 0..18) | kind (18..22) | flags (22..26) | cpu (26..36) | stamp (36..64)
-//!   +16  payload, `len` bytes, from +64 on if it is [`BULK`] or longer; the next record starts at the next cache line
+//!   +16  payload, `len` bytes, from +64 on if `len` is [`BULK`] or more; the next record starts at the next cache line
 //! ```
-//! A record of up to 48 bytes is one cache line, mark and all, so one line is all that moves. `key` is 64 random
-//! bits that only the two ends know, `position` counts the ring's bytes from the stream's start, so neither stale
-//! bytes of an earlier lap nor payload chosen by somebody outside can pass for a mark.
+//! A record of up to 48 bytes is one cache line, mark and all, so only one line is transferred. `key` is 64 random bits
+//! that only the two ends know, and `position` counts the bytes of ring used since the ring began, so neither stale bytes
+//! of an earlier lap nor payload chosen by a third party can pass for a mark.
 //!
-//! The stamp is the writer's time, 0 if the reader did not ask for it (`ORDER`). A reader that waits for several streams takes
-//! them in the order of their stamps; nothing else depends on a stamp, so no reader checks it.
+//! The stamp is the writer's time, 0 if the reader did not request it (`ORDER`). A reader that waits for several streams
+//! takes their records in the order of the stamps; nothing else depends on a stamp, so no reader checks it.
 
 pub use crate::mark::mark;
 use crate::{DecodeError, zcopy};
 
 /// Bytes of mark and word in front of the payload.
 pub const HEADER: u64 = 16;
-/// Payload from this length on starts on a cache line of its own, bytes: source, ring and target are then aligned to
-/// one another as programs' buffers are, which processors copy fastest, and a write of 128 KB is two records and no
-/// scrap of a third.
+/// Payload from this length on starts on a cache line of its own, bytes: source, ring and target then have the same
+/// alignment as programs' buffers, which processors copy fastest, and a write of 128 KB is exactly two records.
 pub const BULK: u64 = 1024;
 /// Longest payload of one record, bytes: large writes go out as several records, so that the reader copies one
 /// while the writer fills the next.
@@ -33,17 +32,17 @@ pub const MAX_PACKET: u64 = MAX_PAYLOAD + 128;
 pub const INLINE: u64 = crate::segment::LINE - HEADER;
 /// Length of piggybacked credit, bytes.
 const CREDIT_BYTES: u64 = 8;
-/// Flag: the next record lies at the ring's present end, and the ring is twice as long from there on.
+/// Flag: the next record lies at the ring's present end, and from then on the ring is twice as long.
 pub const FLAG_GROW: u8 = 1;
 /// Flag: the record's last 8 bytes, behind the payload, are piggybacked credit: the position up to which the record's writer has
 /// consumed the other direction, as in [`crate::segment::CREDIT`].
 pub const FLAG_CREDIT: u8 = 2;
-/// Flag: the writer may still append bytes to this record, until it stores the header word again with [`FLAG_GATHERED`] in place
-/// of this flag. Only [`Kind::Data`] of 1 to [`LONGEST_OPEN`] bytes has either, and then no other flag.
+/// Flag: the writer may still append bytes to this record, until it stores the header word again with [`FLAG_GATHERED`] in
+/// place of this flag. Only [`Kind::Data`] of 1 to [`LONGEST_OPEN`] bytes has one of these two flags, and then no other flag.
 pub const FLAG_OPEN: u8 = 4;
 /// Flag: this record was open and is closed now.
 pub const FLAG_GATHERED: u8 = 8;
-/// Longest payload of an open record, bytes: its payload begins right behind the header.
+/// Longest payload of an open record, bytes: it begins right behind the header.
 pub const LONGEST_OPEN: u64 = BULK - HEADER;
 /// The bits of a processor's number that a record carries.
 pub const CPU_MASK: u16 = 0x3ff;
@@ -57,7 +56,7 @@ const GATHERED: u64 = (FLAG_GATHERED as u64) << FLAGS_AT;
 /// Lowest bit of the stamp in a record's header word.
 const STAMP_AT: u32 = 36;
 const STAMP_MASK: u32 = 0x0fff_ffff;
-/// How far a stamp may lie ahead of the reader's clock; one that is farther ahead is from before the stamp's bits wrapped.
+/// How far a stamp may lie ahead of the reader's clock; a stamp farther ahead is from before its bits wrapped.
 const STAMP_AHEAD: u32 = (STAMP_MASK + 1) / 8;
 
 /// What a record carries. The names are those of the SDP specification where it has one.
@@ -72,13 +71,13 @@ pub enum Kind {
     HelloAck = 3,
     /// End of the direction: the sender sends no more data (SDP DisConn).
     DisConn = 4,
-    /// The stream is broken off (SDP AbortConn).
+    /// The stream is aborted (SDP AbortConn).
     AbortConn = 5,
-    /// Everything behind this record travels by the kernel's TCP.
+    /// All later bytes of the direction travel by the kernel's TCP.
     Downgrade = 6,
-    /// One message of a message channel (control, IP): boundaries count.
+    /// One message of a message channel (control, IP), with its boundaries.
     Message = 7,
-    /// Carries nothing: fills the ring up to its end, where the next message would not fit.
+    /// No content: fills the ring up to its end, where the next message would not fit.
     Filler = 8,
     /// A [`crate::zcopy::Descriptor`] of memory from which the receiver may fetch the bytes that follow, then bytes of the stream
     /// that come before those (SDP SrcAvail).
@@ -150,7 +149,7 @@ pub struct Header {
     pub kind: Kind,
     /// Any of [`FLAG_GROW`] and [`FLAG_CREDIT`], or one of [`FLAG_OPEN`] and [`FLAG_GATHERED`].
     pub flags: u8,
-    /// Number of the processor that the writer ran on, in [`CPU_MASK`], so that a reader on the same one does not spin.
+    /// Number of the processor on which the writer ran, in [`CPU_MASK`], so that a reader on the same processor does not spin.
     pub cpu: u16,
 }
 
@@ -163,8 +162,8 @@ impl Header {
             | u64::from(self.cpu & CPU_MASK) << CPU_AT
     }
 
-    /// Checks a word that a peer stored. `room` is what lies between the record's start and the ring's present
-    /// end, bytes: a record never wraps.
+    /// Checks a header word that a peer stored. `room` is the distance from the record's start to the ring's present end,
+    /// bytes: a record never wraps.
     #[inline(always)]
     pub fn from_word(word: u64, room: u64) -> Result<Self, DecodeError> {
         let [part, cpu] = [word >> KIND_AT, word >> CPU_AT].map(|word| u16::from_le_bytes(low(word)));
@@ -200,8 +199,8 @@ impl Header {
         }
     }
 
-    /// Checks a header word that was read again: the record was open, must be open or closed now, and must not be shorter. `room`
-    /// as in [`Self::from_word`].
+    /// Checks a header word that was read again: the record was open, must be open or closed now, and must not have
+    /// become shorter. `room` as in [`Self::from_word`].
     pub fn reread(self, word: u64, room: u64) -> Result<Self, DecodeError> {
         let next = Self::from_word(word, room)?;
         if !next.was_open() || next.len < self.len {
@@ -210,12 +209,12 @@ impl Header {
         Ok(next)
     }
 
-    /// Whether more may be appended.
+    /// Whether more bytes may be appended.
     pub fn is_open(self) -> bool {
         self.flags & FLAG_OPEN != 0
     }
 
-    /// Whether it is open or was.
+    /// Whether the record is open or was.
     pub fn was_open(self) -> bool {
         self.flags & (FLAG_OPEN | FLAG_GATHERED) != 0
     }

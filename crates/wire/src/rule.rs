@@ -1,17 +1,17 @@
-//! Rules in libsdp's form: which connections and listeners are to be streams, and how those move their data. One reading
-//! of them for programs and daemons, so that the two ends of a question never differ.
+//! Rules in libsdp's form: which connections and listeners become streams, and how those move their data. Programs and
+//! daemons share this code, so that the two never decide differently.
 
 use crate::local::{Action, Role, Rule, Use};
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
 
-/// Whether there is to be a stream, for a program and an address; without any match, TCP.
+/// What the `use` rules decide for a program and an address; TCP if none matches.
 pub fn decide(rules: &[Rule], role: Role, program: &str, address: SocketAddr) -> Use {
     let wanted = |action| if let Action::Use(decided) = action { Some(decided) } else { None };
     first(rules, role, program, address, wanted).map_or(Use::Tcp, |(decided, _)| decided)
 }
 
-/// The first rule for a program and an address whose action is of the kind that `wanted` takes, and what that takes of it.
+/// The first rule that matches a program and an address, and whose action `wanted` accepts; returns the value that `wanted` returns.
 pub fn first<'a, T>(
     rules: &'a [Rule],
     role: Role,
@@ -25,7 +25,7 @@ pub fn first<'a, T>(
     fitting.find_map(|rule| Some((wanted(rule.action)?, rule)))
 }
 
-/// The way of moving data that an action chooses, the number of a `crosslane_stream::Transfer`.
+/// The way of moving data that an action chooses, by the number of a `crosslane_stream::Transfer`.
 pub fn transfer(action: Action) -> Option<u8> {
     if let Action::Transfer(number) = action { Some(number) } else { None }
 }
@@ -35,13 +35,13 @@ pub fn offload(action: Action) -> Option<bool> {
     if let Action::Offload(on) = action { Some(on) } else { None }
 }
 
-/// Whether a listener on all addresses may get connections that are to be streams.
+/// Whether a listener on all addresses may get connections that must be streams.
 pub fn may_serve(rules: &[Rule], program: &str, port: u16) -> bool {
     let streams = |rule: &&Rule| matches!(rule.action, Action::Use(Use::Crosslane | Use::Both));
     rules.iter().filter(streams).any(|rule| fits(rule, Role::Server, program, port))
 }
 
-/// Whether any connection or listener of a program may be a stream: a rule says so that stands before one which leaves all
+/// Whether any connection or listener of a program may be a stream: whether a rule says so before one that leaves all
 /// addresses and ports of its role to TCP.
 pub fn may_have_streams(rules: &[Rule], program: &str) -> bool {
     let asks = |role| {
@@ -72,7 +72,7 @@ fn contains(rule: &Rule, ip: IpAddr) -> bool {
     IpNet::new(rule.address, rule.prefix).is_ok_and(|network| network.contains(&ip))
 }
 
-/// `*` is any text, `?` any character.
+/// Matches `pattern`, in which `*` is any text and `?` any character.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t, mut star) = (0, 0, None);
     while t < text.len() {

@@ -1,9 +1,9 @@
-//! How the two ports of a cable find each other: the ring study's procedure on eight 32-bit scratchpads.
+//! How the two ports of a cable set it up: the ring study's procedure on eight 32-bit scratchpads.
 //!
 //! Each side writes its own eight words into the **peer's** scratchpads, [`MAGIC`] last, and rings doorbell
-//! [`DOORBELL_SETUP`]. When it has read the peer's words it raises [`READY`] in its flags, and rings again. Both ready: the
-//! control channel at the start of the window is used from then on. With READY the flags echo the low 31 bits of
-//! the key that was read (`READY | key << 1`), so that words of an earlier life are never taken for an answer.
+//! [`DOORBELL_SETUP`]. When it has read the peer's words it sets [`READY`] in its flags, and rings again. Once both are
+//! ready, they use the control channel at the start of the window. With READY the flags echo the low 31 bits of the key
+//! that was read (`READY | key << 1`), so that words of an earlier life never count as an answer.
 
 use crate::{DecodeError, Epoch, HostId};
 
@@ -13,7 +13,7 @@ pub const WORDS: usize = 8;
 pub const DOORBELL_SETUP: u32 = 0;
 /// Doorbell of the control and IP channels.
 pub const DOORBELL_CHANNEL: u32 = 1;
-/// First word of a side that has written the others.
+/// First word of a side that has written its other words.
 pub const MAGIC: u32 = 0x584c_414e;
 /// Flag: this side has read the other's words.
 pub const READY: u32 = 1;
@@ -23,13 +23,13 @@ pub const READY: u32 = 1;
 pub struct Setup {
     /// [`crate::PROTOCOL_VERSION`] of that side.
     pub version: u32,
-    /// Its host id.
+    /// Host id of that side.
     pub host: HostId,
-    /// Its proposal for the epoch; the larger of the two counts.
+    /// That side's proposal for the epoch; the larger of the two counts.
     pub epoch: Epoch,
-    /// Bytes of its inbound memory.
+    /// Bytes of that side's inbound memory.
     pub window: u64,
-    /// Key of the marks in the control channel that it will *write*.
+    /// Key of the marks in the control channel that that side *writes*.
     pub key: u32,
     /// 0, or [`READY`] with the echo of the other side's key.
     pub flags: u32,

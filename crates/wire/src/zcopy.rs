@@ -1,21 +1,21 @@
-//! Announcements of memory that the far side may read or write by itself, and the words that answer them.
+//! Announcements of memory from which the far side may read, or into which it may write, and the words that answer them.
 //!
 //! ```text
 //!   a SrcAvail or SinkAvail record's payload
 //!     +0   sequence u32   number of the announcement in its direction, counted from 1, wrapping past 0
 //!     +4   len      u32   bytes of memory, 1 to [`LONGEST`]
-//!     +8   buffer   u64   number of a buffer that its owner has shared for this circuit ([`BufferId`])
+//!     +8   buffer   u64   id of a buffer that its owner has exported to this circuit ([`BufferId`])
 //!     +16  at       u64   byte of the buffer where the memory begins
-//!     +24  units    u64   SinkAvail: stream offset of the other direction up to which its sender had received: the offer is void
-//!                         if more was sent. SrcAvail: not 0 if the source is to be woken when all is fetched
-//!     +32  line     u64   SinkAvail: number of the line behind the buffer into which the far side writes how much it has
-//!                         written, below [`LANDINGS`]
-//!     +40  the stream's own bytes
+//!     +24  units    u64   SinkAvail: stream offset of the other direction up to which its sender had received: the offer does not
+//!                         count if more was sent. SrcAvail: not 0 if the sink must wake the source when all is fetched
+//!     +32  line     u64   SinkAvail: number of the completion line behind the buffer into which the far side stores how many bytes
+//!                         it has written, below [`LANDINGS`]
+//!     +40  the record's bytes of the stream
 //!
-//!   a word: sequence << 32 | bytes; 0 says nothing
+//!   a word: sequence << 32 | bytes; 0: no announcement
 //! ```
-//! No field names a process or an address. The receiver can reach only buffers that its own daemon gave it for this circuit, by
-//! their number (decision 17).
+//! No field names a process or an address. The receiver can access only buffers that its own daemon gave it for this
+//! circuit, by their ids (decision 17).
 
 use crate::buffer::LANDINGS;
 use crate::{BufferId, DecodeError};
@@ -25,26 +25,26 @@ pub const DESCRIPTOR: u32 = 40;
 /// Most bytes of one announcement.
 pub const LONGEST: u32 = 1 << 30;
 
-/// Memory that the far side may read or write.
+/// Memory that the far side may read or write; the descriptor at the start of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptor {
     /// Number of the announcement, not 0.
     pub sequence: u32,
-    /// Bytes.
+    /// Length, bytes.
     pub len: u32,
-    /// The buffer that it lies in.
+    /// The buffer that contains it.
     pub buffer: BufferId,
-    /// Byte of the buffer where it begins.
+    /// Offset of its first byte in the buffer.
     pub at: u64,
     /// SinkAvail: the line behind the buffer for the count of written bytes (`crate::buffer`); SrcAvail: 0.
     pub line: u32,
-    /// SinkAvail: stream offset of the other direction up to which the sink had received. SrcAvail: not 0 if the source is to be
-    /// woken when all is fetched.
+    /// SinkAvail: stream offset of the other direction up to which the sink had received. SrcAvail: not 0 if the sink
+    /// must wake the source when all is fetched.
     pub units: u64,
 }
 
 impl Descriptor {
-    /// The bytes of a record.
+    /// The descriptor's bytes.
     pub fn encode(&self) -> [u8; DESCRIPTOR as usize] {
         let first = word(self.len, self.sequence);
         let mut bytes = [0; DESCRIPTOR as usize];
@@ -55,7 +55,7 @@ impl Descriptor {
         bytes
     }
 
-    /// Decodes and checks what a peer announced; whether the buffer exists, and is long enough, is for the caller to check.
+    /// Decodes and checks a peer's descriptor; whether the buffer exists, and is long enough, is for the caller to check.
     ///
     /// # Errors
     /// A field is out of range.
@@ -91,12 +91,12 @@ pub const fn word(sequence: u32, bytes: u32) -> u64 {
     (sequence as u64) << 32 | bytes as u64
 }
 
-/// The announcement that a word is about; 0 if none.
+/// The announcement that a word names; 0 if none.
 pub fn sequence_of(word: u64) -> u32 {
     low(word >> 32)
 }
 
-/// The bytes in a word, if it is about announcement `sequence`.
+/// The bytes in a word, if it names announcement `sequence`.
 pub fn bytes_of(word: u64, sequence: u32) -> Option<u32> {
     (sequence_of(word) == sequence).then(|| low(word))
 }

@@ -1,4 +1,4 @@
-//! Buffers of far programs that this process has mapped, for all its ends.
+//! Buffers of far programs that this process has mapped, shared by all its ends.
 
 use crate::BufferError;
 use core::cell::Cell;
@@ -8,21 +8,21 @@ use crosslane_shm::lock::{Guard, Locked, Reentered};
 use crosslane_wire::BufferId;
 use std::sync::Arc;
 
-/// Most that are kept.
+/// Most buffers that are kept mapped.
 const KEPT_MAX: usize = 64;
-/// Most addresses that they take, bytes.
+/// Most address space that they take, bytes.
 const MOST_BYTES: u64 = 1 << 30;
 
 static LAST_USER: AtomicU64 = AtomicU64::new(0);
 static KEPT: Locked<Vec<Kept>> = Locked::new(Vec::new());
 
 thread_local! {
-    /// The one that this thread used last, while it does not use it: to be found again at no cost. It stays mapped until
-    /// the thread uses another one, drops the end, or ends.
+    /// The buffer that this thread used last, while the thread does not use it: found again without a lookup. It stays
+    /// mapped until the thread uses another one, drops the end, or ends.
     static LAST: Cell<Option<Kept>> = const { Cell::new(None) };
 }
 
-/// An end, for as long as this process holds it. Its buffers are forgotten when this is dropped.
+/// Identifies an end, for as long as this process holds it. When dropped, the end's buffers are unmapped.
 #[derive(Debug)]
 pub struct User(u64);
 
@@ -40,7 +40,7 @@ impl From<Reentered> for BufferError {
 }
 
 impl User {
-    /// An end.
+    /// A new identity for an end.
     #[expect(clippy::new_without_default, reason = "no two are alike")]
     pub fn new() -> Self {
         Self(LAST_USER.fetch_add(1, Relaxed) + 1)
@@ -50,34 +50,35 @@ impl User {
 impl Drop for User {
     fn drop(&mut self) {
         let _ = LAST.try_with(|last| last.set(last.take().filter(|kept| kept.user != self.0)));
-        // Those that a signal handler finds locked go when others need the room.
+        // Buffers that cannot be dropped now, since a signal handler interrupted the lock's holder, are dropped when
+        // others need the room.
         let tid = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
         let gone = KEPT.with(tid, |kept| kept.extract_if(.., |kept| kept.user == self.0).collect::<Vec<_>>());
         drop(gone);
     }
 }
 
-/// The buffer that this thread used last, if it is this one and was not given back; [`leave`] it there again.
+/// The buffer that this thread used last, if it has this id and its owner has not freed it; [`leave`] puts it back.
 pub fn last(user: &User, id: BufferId) -> Option<Arc<FarBuffer>> {
     let kept = LAST.try_with(Cell::take).ok().flatten()?;
     (kept.user == user.0 && kept.id == id && !kept.buffer.is_gone()).then_some(kept.buffer)
 }
 
-/// This thread is done with a buffer, which it may use again soon.
+/// The thread does not use the buffer any more, but may use it again soon.
 pub fn leave(user: &User, id: BufferId, buffer: Arc<FarBuffer>) {
     let _ = LAST.try_with(|last| last.set(Some(Kept { user: user.0, id, buffer })));
 }
 
-/// A buffer that this end had before; those that were given back meanwhile are forgotten.
+/// A buffer that this end has mapped before; drops buffers that their owners have freed.
 ///
 /// # Errors
-/// A signal handler came in between.
+/// The caller is a signal handler that interrupted the holder of the lock.
 pub fn known(tid: u32, user: &User, id: BufferId) -> Result<Option<Arc<FarBuffer>>, BufferError> {
     let (found, gone) = KEPT.with(tid, |kept| {
         let gone: Vec<Kept> = kept.extract_if(.., |kept| kept.buffer.is_gone()).collect();
         let place = kept.iter().position(|kept| kept.user == user.0 && kept.id == id);
         let found = place.map(|place| {
-            // The ones used last are kept longest.
+            // The buffers used last are at the end, and are kept longest.
             let used = kept.remove(place);
             let buffer = used.buffer.clone();
             kept.push(used);
@@ -89,10 +90,10 @@ pub fn known(tid: u32, user: &User, id: BufferId) -> Result<Option<Arc<FarBuffer
     Ok(found)
 }
 
-/// Keeps a buffer, in the place of those that were not used for longest.
+/// Keeps a buffer, if necessary in place of those that were not used for longest.
 ///
 /// # Errors
-/// A signal handler came in between.
+/// The caller is a signal handler that interrupted the holder of the lock.
 pub fn keep(tid: u32, user: &User, id: BufferId, buffer: FarBuffer) -> Result<Arc<FarBuffer>, BufferError> {
     let buffer = Arc::new(buffer);
     let gone = KEPT.with(tid, |kept| {
@@ -107,7 +108,7 @@ pub fn keep(tid: u32, user: &User, id: BufferId, buffer: FarBuffer) -> Result<Ar
     Ok(buffer)
 }
 
-/// How many are kept, and their addresses, bytes.
+/// How many buffers are kept, and their address space, bytes.
 pub fn usage(tid: u32) -> Option<(usize, u64)> {
     KEPT.with(tid, |kept| (kept.len(), bytes(kept))).ok()
 }
@@ -116,12 +117,12 @@ fn bytes(kept: &[Kept]) -> u64 {
     kept.iter().map(|kept| kept.buffer.len()).sum()
 }
 
-/// Before `fork`: nobody is in the middle of a change. In the child [`after_fork`] follows.
+/// Before `fork`: takes the lock, so that no thread is in the middle of a change. In the child [`after_fork`] follows.
 pub fn before_fork(tid: u32) -> Option<Guard<'static>> {
     KEPT.hold(tid).ok()
 }
 
-/// In the child of `fork`: the mappings are its own too.
+/// In the child of `fork`, which has the same mappings.
 pub fn after_fork() {
     KEPT.reset();
 }

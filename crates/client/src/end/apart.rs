@@ -1,9 +1,9 @@
 //! Two threads that wait for each other on one processor.
 //!
-//! Spinning there keeps the far side from running, and without it each message costs a sleep and a wake-up. The kernel can
-//! leave two such threads together for seconds, although another processor is idle: the one that wakes the other is about
-//! to sleep, which looks like a good place. So a thread whose waits have found the far side on its own processor for some
-//! milliseconds steps aside: for a moment it may run everywhere but here.
+//! On one processor, a thread that spins keeps the far side from running, and a thread that sleeps costs each message a sleep
+//! and a wake-up. The kernel can leave two such threads together for seconds although another processor is idle: the thread
+//! that wakes the other is about to sleep, so its processor looks like a good place. So a thread whose waits have found the
+//! far side on its own processor for some milliseconds steps aside: for a moment it may run on all processors but this one.
 
 use super::End;
 use core::cell::Cell;
@@ -13,28 +13,28 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity}
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How long the connecting end bears the other one on its processor. One of the two goes first, or both would meet again.
+/// How long the connecting end tolerates the far side on its processor, ms. One end moves first, or both would meet again.
 const CLIENT_PATIENCE_MS: u32 = 2;
-/// How long the accepting end does.
+/// How long the accepting end tolerates it, ms.
 const SERVER_PATIENCE_MS: u32 = 6;
-/// Shortest time between two steps of a thread; twice as long after each that came soon after another, up to...
+/// Shortest time between two moves of a thread; doubled after each move that came soon after another, up to...
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 /// ...this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 thread_local! {
-    /// When this thread stepped aside last, and how long it is to stay then.
+    /// When this thread moved last, and how long it must stay after that.
     static LAST: Cell<Option<(Instant, Duration)>> = const { Cell::new(None) };
 }
 
-/// Whether the far side's last record came from the processor that we run on.
+/// Whether the far side's last record came from the processor that this thread runs on.
 fn is_same_processor(end: &End) -> bool {
     let mine = u32::try_from(sched_getcpu()).unwrap_or(u32::MAX) & u32::from(CPU_MASK);
     end.shared().receiving.peer_cpu.load(Relaxed) == mine
 }
 
-/// How long to spin for the far side of `end`, ns: `ns`, but not at all where that keeps it from running. `may_move`: whether
-/// this thread may step aside.
+/// How long to spin for the far side of `end`, ns: `ns`, or 0 where a spin keeps the far side from running. `may_move`:
+/// whether this thread may move to another processor.
 #[inline]
 pub fn spin_ns(end: &End, ns: u32, may_move: bool) -> u32 {
     if ns == 0 {
@@ -50,7 +50,7 @@ pub fn spin_ns(end: &End, ns: u32, may_move: bool) -> u32 {
     ns
 }
 
-/// Whether both ends were on one processor at each wait for longer than this one bears it.
+/// Whether both ends were on one processor at each wait, for longer than this end tolerates.
 #[cold]
 fn is_over(end: &End) -> bool {
     let (since, now) = (&end.shared().receiving.crowded_since, now_ms());
@@ -69,7 +69,7 @@ fn now_ms() -> u32 {
     u32::try_from((now.tv_sec * 1000 + now.tv_nsec / 1_000_000) & 0xffff_ffff).unwrap_or(1).max(1)
 }
 
-/// Goes to another processor, if this thread has not done so a moment ago.
+/// Moves this thread to another processor, unless it moved a moment ago.
 fn step_aside() -> bool {
     let now = Instant::now();
     let pause = match LAST.try_with(Cell::get) {
@@ -81,7 +81,7 @@ fn step_aside() -> bool {
     leave_processor()
 }
 
-/// Has the kernel run this thread somewhere else, and may run on the same processors as before then.
+/// Makes the kernel move this thread to another processor, and then restores the set of processors that it may use.
 fn leave_processor() -> bool {
     let Ok(before) = sched_getaffinity(None) else { return false };
     let mut others = before;
@@ -89,8 +89,8 @@ fn leave_processor() -> bool {
     if others.count() == 0 || sched_setaffinity(None, &others).is_err() {
         return false;
     }
-    // What a thread asked for outlasts changes of what it is allowed: one that may run everywhere must not have asked for
-    // just the processors of today.
+    // A set of processors that a thread asks for stays even if the host's set changes: a thread that may run everywhere
+    // must not have asked for just the processors of today.
     let after = if is_everywhere(&before) { everywhere() } else { before };
     sched_setaffinity(None, &after).is_ok()
 }
@@ -101,7 +101,7 @@ fn everywhere() -> CpuSet {
     all
 }
 
-/// Whether the set has all processors that are online.
+/// Whether the set contains all processors that are online.
 fn is_everywhere(set: &CpuSet) -> bool {
     static ONLINE: OnceLock<usize> = OnceLock::new();
     let online = *ONLINE.get_or_init(|| {
@@ -111,7 +111,7 @@ fn is_everywhere(set: &CpuSet) -> bool {
     usize::try_from(set.count()).is_ok_and(|count| count >= online)
 }
 
-/// How many numbers a list as `0-3,8` has.
+/// How many numbers a list such as `0-3,8` contains.
 fn count(list: &str) -> Option<usize> {
     list.split(',').try_fold(0, |all, part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -130,7 +130,7 @@ mod tests {
         for _ in 0..20 {
             let from = sched_getcpu();
             if leave_processor() {
-                // The kernel may have moved it back already, but not before it had gone: that is seen most of the time.
+                // The kernel may have moved the thread back already, but only after it had left: most attempts show that.
                 if sched_getcpu() != from {
                     assert_eq!(sched_getaffinity(None).unwrap(), before);
                     return;

@@ -1,22 +1,22 @@
-//! How the stream is to move its data, by whose choice, and how it did.
+//! The way in which the stream is to move its data, who chose it, and which ways it took.
 
 use super::End;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::state::{Chooser, ModesSnapshot};
 use crosslane_stream::Transfer;
 
-/// What a stream has moved, and how.
+/// Bytes that a stream has moved, by way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Payload sent by the stream, bytes.
     pub tx_bytes: u64,
     /// Payload received by the stream, bytes.
     pub rx_bytes: u64,
-    /// How it was sent.
+    /// Ways by which bytes were sent.
     pub sent: ModesSnapshot,
-    /// How it was received.
+    /// Ways by which bytes were received.
     pub received: ModesSnapshot,
-    /// Wakes of waiters.
+    /// Wakes of far waiters.
     pub wakes: u64,
     /// Times that a thread slept for this end.
     pub sleeps: u64,
@@ -29,7 +29,7 @@ impl End {
         Transfer::from_number(self.shared.status.transfer.load(Relaxed)).unwrap_or_default()
     }
 
-    /// The sends after this one go that way, for all processes that hold the end.
+    /// Sets the way for all later sends, in all processes that hold the end.
     pub fn set_transfer(&self, transfer: Transfer, by: Chooser) {
         self.shared.status.transfer.store(transfer as u32, Relaxed);
         self.shared.status.transfer_by.store(by as u32, Relaxed);
@@ -41,13 +41,13 @@ impl End {
         self.shared.status.offload.load(Relaxed) != 0
     }
 
-    /// The daemon's engine is to copy from now on, or the program itself; for all processes that hold the end.
+    /// Sets whether the daemon's engine copies from now on, for all processes that hold the end.
     pub fn set_offload(&self, on: bool, by: Chooser) {
         self.shared.status.offload.store(u32::from(on), Relaxed);
         self.shared.status.offload_by.store(by as u32, Relaxed);
     }
 
-    /// What was moved so far, and how. Each number is right at some moment; they are not all of the same.
+    /// The counters at this time. Each is right at some moment, but not all at the same one.
     pub fn statistics(&self) -> Statistics {
         let counters = &self.shared.counters;
         Statistics {

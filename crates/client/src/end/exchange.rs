@@ -1,4 +1,4 @@
-//! Buffers that both ends of a stream map: what this end has shared, and what it has of the far end.
+//! Buffers that both ends of a stream map: those that this end has exported, and those of the far end.
 
 use super::{BufferError, End};
 use crate::buffers::far::{self, User};
@@ -9,13 +9,13 @@ use crosslane_shm::buffer::Located;
 use crosslane_wire::{BufferId, Reach};
 use std::sync::Arc;
 
-/// Shared buffers that an end remembers; the daemon keeps more than these.
+/// Exported buffers that an end remembers; the daemon remembers more.
 const TOLD: usize = 32;
 /// Maximum number of failed buffer lookups for each stream. It bounds the time that a hostile far end costs by naming buffers
 /// that do not exist.
 const FAILED_LOOKUPS_MAX: u32 = 16;
 
-/// What an end knows of buffers.
+/// What an end knows about buffers.
 #[derive(Debug)]
 pub(super) struct Exchange {
     told: [AtomicU64; TOLD],
@@ -51,11 +51,10 @@ impl Exchange {
 }
 
 impl End {
-    /// Lets the far end have the buffer that was located, unless it may already: a request to the daemon, once for each
-    /// buffer.
+    /// Lets the far end map the buffer that was located, unless it may already: one request to the daemon for each buffer.
     ///
     /// # Errors
-    /// It cannot be now, or on this circuit: send by the ring.
+    /// Not possible now, or not on this circuit: use the ring.
     pub fn export_buffer(&self, located: &Located) -> Result<(), BufferError> {
         if self.exchange.is_told(located.id) {
             return Ok(());
@@ -68,16 +67,16 @@ impl End {
         Ok(())
     }
 
-    /// The far end has no such buffer, though it was shared: [`Self::export_buffer`] asks the daemon again.
+    /// Forgets that a buffer was exported, since the far end does not find it: [`Self::export_buffer`] asks the daemon again.
     pub fn forget_export(&self, buffer: BufferId) {
         self.exchange.forget(buffer);
     }
 
-    /// A buffer that the far end named, mapped: at first by a request to the daemon, which may take half a second if the
-    /// neighbour's does not answer. `tid` is this thread's number.
+    /// The buffer with the id that the far end gave, mapped. The first time this asks the daemon, which may take half a
+    /// second if the neighbour's daemon does not answer. `tid` is this thread's number.
     ///
     /// # Errors
-    /// It is not there, not to be reached so, or cannot be had.
+    /// The buffer does not exist, does not allow this access, or cannot be mapped.
     pub fn far_buffer(
         &self,
         tid: u32,
@@ -97,7 +96,7 @@ impl End {
         let found = far::keep(tid, &self.exchange.user, buffer, found)?;
         Some(found).filter(as_asked).ok_or(BufferError::Never)
     }
-    /// Does `work` with a buffer that the far end named.
+    /// Calls `work` with the buffer that the far end named.
     ///
     /// # Errors
     /// As [`Self::far_buffer`].

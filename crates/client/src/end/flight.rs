@@ -1,4 +1,4 @@
-//! Bulk that the daemon's engine moves while nobody waits: the lock of the direction is kept until it has landed.
+//! Bulk that the daemon's engine moves while no thread waits: the lock of the direction is kept until the transfer has ended.
 
 use super::{End, Failure, Transferred, add};
 use crate::offload::{Flight, Handed};
@@ -8,28 +8,28 @@ use crosslane_shm::submission::Way;
 use crosslane_stream::Direction;
 use crosslane_wire::record::Kind;
 
-/// Most that is handed over at once, bytes.
+/// Longest transfer handed over at once, bytes.
 const LONGEST: usize = 32 << 20;
 
-/// A transfer under way, and the lock of its direction. To be landed or recalled before the end or the buffers go.
+/// A transfer under way, with the lock of its direction. Land or recall it before the end or the buffers are dropped.
 #[derive(Debug)]
 pub struct Aloft {
     flight: Flight,
     way: Way,
-    /// Units that were sent before.
+    /// Stream offset at which the transfer begins.
     begin: u64,
 }
 
 impl Aloft {
-    /// The engine is to signal when it ends; `true` if it has ended already.
+    /// Asks the engine to signal the end of the transfer; `true` if it has ended already.
     pub fn want_waker(&self) -> bool {
         self.flight.want_waker()
     }
 }
 
 impl End {
-    /// Hands memory over that stays as it is, and is nobody else's, until it has landed: addresses and lengths in bytes.
-    /// `None`: not for the engine now.
+    /// Hands over memory, by addresses and lengths in bytes, that no other code uses and that stays mapped until the
+    /// transfer has ended. `None`: the engine does not take it now.
     ///
     /// # Errors
     /// The direction is over.
@@ -40,7 +40,7 @@ impl End {
         spans: impl Iterator<Item = (u64, usize)> + Clone,
     ) -> Result<Option<Aloft>, Failure> {
         let lock = self.lock_of(way);
-        // Whichever thread lands it: the lock is this process's as long as that lives.
+        // Any thread may land the transfer: the lock belongs to this process as long as it lives.
         let Some(guard) = lock.try_lock(own_number()) else { return Ok(None) };
         if self.is_under_way(way) {
             return Ok(None);
@@ -72,7 +72,7 @@ impl End {
         }
     }
 
-    /// Whether a thread is in the middle of a long call that way.
+    /// Whether a thread is in the middle of a long call in that direction.
     fn is_under_way(&self, way: Way) -> bool {
         let order = match way {
             Way::Out => &self.orders.sending,
@@ -95,7 +95,7 @@ impl End {
         Ok(bulk && self.rx() == Direction::Open && self.is_steady())
     }
 
-    /// What came of it if it has ended, or has stood still and was taken back; else it is given back.
+    /// The outcome, if the transfer has ended, or made no progress and was cancelled; else the transfer itself.
     ///
     /// # Errors
     /// The stream is over.
@@ -106,7 +106,7 @@ impl End {
         }
     }
 
-    /// Takes it back, and says how far it came; waits while a piece of it is being copied.
+    /// Cancels the transfer and returns how far it came; waits while a piece of it is being copied.
     ///
     /// # Errors
     /// The stream is over.
@@ -116,7 +116,7 @@ impl End {
     }
 
     fn finish_flight(&self, tid: u32, aloft: &Aloft, handed: Handed) -> Result<Transferred, Failure> {
-        // It was kept by `launch`.
+        // `launch` has kept it.
         let _guard = self.lock_of(aloft.way).kept();
         match aloft.way {
             Way::Out => self.guarded(self.finish_out(tid, aloft.begin, handed)),
@@ -151,7 +151,7 @@ impl End {
     }
 }
 
-/// The kernel's number of this process, and of its first thread.
+/// Pid of this process, which is also the id of its first thread.
 fn own_number() -> u32 {
     rustix::process::getpid().as_raw_nonzero().get().unsigned_abs()
 }

@@ -1,4 +1,4 @@
-//! Whether the far end has gone, or said that it sends no more.
+//! Whether the far end is gone, or has ended its sending direction.
 
 use super::End;
 use crate::shared::{FIN_SILENT, FIN_TOLD};
@@ -11,8 +11,8 @@ use crosslane_wire::segment::{STATE, STATE_DEAF, STATE_GONE};
 use std::time::Instant;
 
 impl End {
-    /// Whether nobody is there any more who could read what we send: the far end was closed or shut for both directions, or
-    /// its connection ended without a word (its last holder was killed or left by `_exit`).
+    /// Whether no far program is left to read what this end sends: the far end was closed or shut down in both
+    /// directions, or its connection ended without a control record (its last holder was killed or left by `_exit`).
     #[inline(always)]
     pub fn gone(&self) -> bool {
         match self.generations.tx().segments.inbound.load_u32(STATE) {
@@ -26,10 +26,10 @@ impl End {
         self.has_fin() && matches!(self.rx(), Direction::Open | Direction::Handshake) && self.is_silent()
     }
 
-    /// The kernel's connection has ended. Believed once what the far side stored before that has landed: on a port that posts
-    /// stores the caller waits, once in the stream's life, for the record by which the far side ends, or turns, its direction; of one
-    /// that was killed none comes, and the caller waits until no store can be under way any more. `heard_before` says how
-    /// long ago the end came at least, so that those who see the ends of many streams wait for the last one only.
+    /// The kernel's connection has ended. On a port that posts stores, the far side's last stores may still be under way: the
+    /// caller waits, once in the stream's life, for the record by which the far side ends its direction or leaves it to TCP.
+    /// A far program that was killed sends none; the wait then ends when no store can be under way any more. `heard_before`
+    /// says how long ago, at least, the end arrived, so that a caller with many streams waits only for the last one.
     pub fn note_fin(&self, heard_before: impl FnOnce() -> Duration) {
         let (fin, in_flight) = (&self.shared.status.fin, self.generations.newest().segments.landed_after());
         if !in_flight.is_zero() && fin.load(Relaxed) == 0 {
@@ -40,8 +40,8 @@ impl End {
         fin.store(1, Release);
     }
 
-    /// After the FIN: true if the far side's FIN came without a control record (`DisConn`, `Downgrade`..) in the ring, so the far program
-    /// died instead of closing. Unread data does not count: it does not show that anybody is left to read ours.
+    /// After the FIN: whether the far side sent no control record (`DisConn`, `Downgrade`..) before it, so that the far program
+    /// died instead of closing. Unread data does not count: it does not show that a program is left to read this end's bytes.
     fn is_silent(&self) -> bool {
         let silence = &self.shared.status.silence;
         if silence.load(Relaxed) == 0 {
@@ -51,7 +51,7 @@ impl End {
         silence.load(Relaxed) == FIN_SILENT
     }
 
-    /// Whether the far side has said that it sends no more, read or not.
+    /// Whether the far side has sent the end of its direction, read or not.
     pub fn has_end(&self) -> bool {
         self.rx() == Direction::Ended || self.turn_ahead() == Some(Some(Kind::DisConn))
     }
@@ -66,8 +66,8 @@ impl End {
         })
     }
 
-    /// The first record that lies unread and is not data, if there is one; `None` if other threads move too fast to tell, or
-    /// more may come from another circuit. After the FIN nothing more arrives, so the answer stays.
+    /// The kind of the first unread record that is not data, if there is one; `None` if other threads consume too fast to
+    /// tell, or more may come on another circuit. After the FIN nothing more arrives, so the answer stays.
     fn turn_ahead(&self) -> Option<Option<Kind>> {
         let word = self.status.load(Acquire);
         if self.is_moving() {
@@ -81,7 +81,7 @@ impl End {
             }
             walk.pass(header);
         }
-        // Nothing counts from the moment on in which the stream begins to move.
+        // From the moment at which the stream begins to move, these records do not count.
         (self.status.load(Acquire) == word).then_some(None)
     }
 }

@@ -1,8 +1,8 @@
-//! Keeping what is sent until it has landed, on ways that can lose it: over several cables, whose hosts between hold it in their
-//! memory, and over a cable that posts stores.
+//! Retention of sent bytes until they have landed, on paths that can lose them: over several cables, where hosts between
+//! hold the bytes in their memory, and over a cable that posts stores.
 //!
-//! Only a small part of the retention ring is used while the far program takes what comes: it stays in our processor's
-//! cache. If nobody takes anything for a while it doubles, so that a program may send megabytes before anyone reads.
+//! While the far program receives, only a small part of the retention ring is used, which stays in this processor's cache. If
+//! the far program takes nothing for a while, the part doubles, so that a program may send megabytes before the far one reads.
 
 use super::{End, Failure, Generation};
 use crate::segments::Retention;
@@ -13,7 +13,7 @@ use crosslane_shm::ring::Violation;
 use crosslane_wire::record::{Kind, MAX_PAYLOAD};
 use crosslane_wire::segment::{ACKED, RETENTION, RETENTION_MIN};
 
-/// Less room for what is kept counts as none, bytes: records are not to become small.
+/// Less free retention than this counts as none, bytes, so that records do not become small.
 const WORTHWHILE: u64 = 16 * 1024;
 
 impl End {
@@ -24,12 +24,12 @@ impl End {
         if is_one { Ok(cap) } else { Err(Violation::state("the length of what is kept")) }
     }
 
-    /// The same for those who only look: none if it cannot be.
+    /// As [`Self::keeping_cap`], for callers that only look; 0 if the shared value is impossible.
     fn keeping_cap_seen(&self) -> u64 {
         self.keeping_cap().unwrap_or(0)
     }
 
-    /// Pushes as much of `bytes` as there is room for, and keeps it; a [`Fault`] if the first of it is not all there.
+    /// Pushes as many of `bytes` as there is room for, and keeps them; a [`Fault`] if a page of the first record is not mapped.
     pub(super) fn push_kept(
         &self,
         tx: &Generation,
@@ -61,7 +61,7 @@ impl End {
         Ok(Ok(done))
     }
 
-    /// Pushes as much of a piece that can be kept as there is room for.
+    /// Pushes as many bytes of `piece`, all of which can be kept, as there is room for.
     fn push_piece(
         &self,
         tx: &Generation,
@@ -75,7 +75,7 @@ impl End {
         let Ok(pushed) = pushed else { return Ok(pushed) };
         let cap = self.keeping_cap()?;
         if kept.keep(cap, unit, &piece[..pushed]).is_err() {
-            // Another thread took the memory away between two copies of it: what is under way could not be sent again.
+            // Another thread unmapped the memory between the two copies: the bytes under way could not be sent again.
             self.give_up("the memory that is sent went away");
             return Err(Failure::Reset);
         }
@@ -92,14 +92,14 @@ impl End {
         kept.from.fetch_max(to.saturating_sub(cap), Relaxed);
     }
 
-    /// Longest that the retention ring may become, bytes. All of it should fit into the ring of another circuit, where our
-    /// daemon sends it again if we have ended.
+    /// Most bytes of the retention ring. They should all fit into the ring of another circuit, where this host's daemon
+    /// sends them again if this program has ended.
     fn keeping_max(tx: &Generation) -> u64 {
         (tx.segments.ring_max / 2).clamp(RETENTION_MIN, RETENTION)
     }
 
-    /// Whether the retention ring is full and could be longer: worth [`Self::request_retention`] if the far program takes nothing for
-    /// a while. A sender that must not wait does without, as it polls for room.
+    /// Whether the retention ring is full and could be longer: then [`Self::request_retention`] helps if the far program
+    /// takes nothing for a while. A sender that must not wait does without it, as it polls for room.
     pub fn keeps_too_little(&self) -> bool {
         let tx = self.generations.tx();
         tx.segments.keeping().is_some()
@@ -108,12 +108,12 @@ impl End {
             && self.keeping_glance() < WORTHWHILE
     }
 
-    /// Lets the retention ring become twice as long at the next send that finds it full.
+    /// Doubles the retention ring at the next send that finds it full.
     pub fn request_retention(&self) {
         self.shared.kept.grow_requested.store(1, Relaxed);
     }
 
-    /// With the lock of sending: makes the retention ring twice as long, if that was asked for and may be.
+    /// With the lock of sending: doubles the retention ring, if that was requested and is possible.
     #[cold]
     fn lengthen(&self, tx: &Generation, kept: &Retention) -> Result<bool, Violation> {
         let shared = &self.shared.kept;
@@ -126,7 +126,7 @@ impl End {
         while done < bytes.len() {
             done += kept.copy(cap, from.wrapping_add(done as u64), &mut bytes[done..]);
         }
-        // Should we be killed in the middle of it, nothing is kept rather than the wrong bytes.
+        // If this process is killed in between, the ring keeps nothing, rather than wrong bytes.
         shared.from.store(to, Relaxed);
         shared.cap.store(cap * 2, Relaxed);
         let _ = kept.keep(cap * 2, from, &bytes);
@@ -134,8 +134,8 @@ impl End {
         Ok(true)
     }
 
-    /// Units that the far program has taken: as the hosts between say, who count from the circuit's start; without any, all but as
-    /// many as there are bytes of ring that no credit has come back for.
+    /// Stream offset up to which the far program has taken the bytes. On a relayed circuit the next host stores it (`ACKED`,
+    /// counted from the circuit's start); else it is the sent offset minus the bytes of ring for which no credit has come back.
     fn acked(&self, tx: &Generation) -> u64 {
         let (sending, producer) = (&self.shared.sending, &self.shared.producer);
         if tx.segments.way.relayed {
@@ -145,7 +145,7 @@ impl End {
         producer.unconfirmed(&self.credits(tx)).map_or(0, |bytes| sent.saturating_sub(bytes))
     }
 
-    /// Bytes that may still be kept. Looks at what has landed only if less than `wanted` is known of.
+    /// Bytes that may still be kept. Loads the acknowledged offset only if the last known one leaves less than `wanted`.
     fn keeping_room(&self, tx: &Generation, wanted: u64) -> Result<u64, Failure> {
         let (acked, most) = (&self.shared.sending.acked, self.shared.producer.units());
         let cap = self.keeping_cap()?;
@@ -161,7 +161,7 @@ impl End {
         Ok(room(acked.fetch_max(got, Relaxed).max(got)))
     }
 
-    /// Bytes that may surely be kept, without the lock; a lie is left for the sender to find.
+    /// Bytes that may certainly be kept, without the lock; an impossible value is left for the sender to find.
     pub(super) fn keeping_glance(&self) -> u64 {
         let tx = self.generations.tx();
         if tx.segments.keeping().is_none() {

@@ -1,7 +1,7 @@
-//! A stream whose circuit was lost, or that found a shorter way, goes on in the next generation of segments.
+//! A stream whose circuit was lost, or for which the daemon has a shorter path, goes on in the next generation of segments.
 //!
-//! Whoever comes first does it, for all threads and processes that share the end: what is shared changes with the lock of
-//! its direction held. A call that has one of the two locks only tries to get the other one, so nobody waits in a circle.
+//! The first caller that notices does this for all threads and processes that share the end: state of a direction is changed only
+//! with that direction's lock held. A call that holds one of the two locks only tries to take the other one, so there is no deadlock.
 
 use super::generations::Member;
 use super::{End, Failure, Generation, ResumeError};
@@ -14,30 +14,30 @@ use crosslane_wire::local::{STATUS_ALIVE, STATUS_MOVING, status_generation, stat
 use crosslane_wire::record::{Kind, units};
 use crosslane_wire::segment::{ORDER, RING_MIN, STATE, STATE_ATTACHED};
 
-/// What the daemon says of the circuit.
+/// What the status word says about the circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CircuitState {
-    /// It lives, in the generation with this number.
+    /// The circuit lives, in the generation with this number.
     Lives(u32),
-    /// It is lost, and another is sought: nothing is sent and nothing more counts as received now.
+    /// The circuit is lost, and the daemon looks for another: nothing is sent, and no more records count as received.
     Moving,
-    /// It is over.
+    /// The stream is over.
     Dead,
 }
 
 /// Which lock the caller has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LockHeld {
-    /// None.
+    /// Neither lock.
     Nothing,
-    /// That of sending.
+    /// The lock of sending.
     Sending,
-    /// That of receiving.
+    /// The lock of receiving.
     Receiving,
 }
 
 impl End {
-    /// Goes on in the newest generation, as far as that is possible now; nothing at all to do as a rule.
+    /// Moves on to the newest generation, as far as possible now; usually there is nothing to do.
     #[inline]
     pub fn attend(&self, tid: u32) {
         if !self.is_steady() {
@@ -54,7 +54,7 @@ impl End {
         }
     }
 
-    /// Whether more may come for the receiver by another circuit than the one that it reads from.
+    /// Whether more bytes may come on another circuit than the one from which this end receives.
     pub fn is_moving(&self) -> bool {
         if self.is_steady() {
             return false;
@@ -66,8 +66,8 @@ impl End {
         }
     }
 
-    /// Whether a record that was just seen in the newest ring `rx` of this process counts: the daemon has not begun to
-    /// count what arrived there before. A dead circuit's bytes count.
+    /// Whether a record that was just seen in `rx`, this process's newest ring, counts: the daemon has not yet begun to
+    /// count the records that arrived there. Records of a dead circuit count.
     #[inline]
     pub(super) fn counts(&self, rx: &Generation) -> bool {
         self.is_steady()
@@ -78,8 +78,8 @@ impl End {
             }
     }
 
-    /// Gets the segments that this process lacks, moves on to them where the old ones are done with, and sends again what
-    /// the far end lacks.
+    /// Fetches the segments that this process lacks, moves on to them where the old ones are finished, and sends again
+    /// what the far end lacks.
     #[cold]
     pub(super) fn catch_up(&self, tid: u32, has: LockHeld) -> Result<(), Failure> {
         let word = self.status.load(Acquire);
@@ -93,7 +93,7 @@ impl End {
             self.guarded(self.advance_receiving())?;
         }
         if guard.is_some() && self.generations.rx().next().is_some() {
-            // A program that only sends is not to be held up by a handshake that nobody reads.
+            // A program that only sends must not be delayed by a handshake record that no call reads.
             let _ = self.process_control(tid);
         }
         drop(guard);
@@ -128,7 +128,7 @@ impl End {
         }
     }
 
-    /// With the lock of receiving: goes on to the next ring where the old one is read up to its limit.
+    /// With the lock of receiving: goes on to the next ring once the old one is read up to its limit.
     fn advance_receiving(&self) -> Result<(), Failure> {
         let consumer = &self.shared.consumer;
         let Some(mut rx) = self.generations.find(consumer.generation()) else {
@@ -136,7 +136,7 @@ impl End {
         };
         while let Some(next) = rx.next() {
             let (known, told) = (consumer.units(), next.limit);
-            // Behind the end of its direction nothing more comes.
+            // After the end of the far side's direction nothing more comes.
             if matches!(self.rx(), Direction::Open | Direction::Handshake) {
                 if known < told {
                     break;
@@ -149,7 +149,7 @@ impl End {
             let (cap, max) = (RING_MIN.min(segments.ring_max), segments.ring_max);
             self.shared.receiving.rung.store(0, Relaxed);
             consumer.resume(segments.generation, cap, max, segments.rx_key, told);
-            // What was announced by the old circuit comes by the ring of the new one.
+            // Bytes that were announced on the old circuit come through the ring of the new one.
             self.shared.zcopy.noted.store(0, Relaxed);
             rx = next;
         }
@@ -157,7 +157,7 @@ impl End {
         Ok(())
     }
 
-    /// With the lock of receiving, when not all is settled: the record at the front, if it counts.
+    /// With the lock of receiving, when the end is not steady: the record at the front, if it counts.
     #[cold]
     pub(super) fn front(&self, tid: u32) -> Result<Option<Head>, Failure> {
         self.catch_up(tid, LockHeld::Receiving)?;
@@ -169,7 +169,7 @@ impl End {
         let Some(next) = rx.next() else {
             return Ok(consumer.head_if(ring, || consumer.is_begun() || self.counts(rx))?);
         };
-        // All that counts lies here: it was counted where it lies.
+        // The daemons counted the records where they lie, so all that count are in this ring.
         consumer.head(ring)?;
         consumer.clip(next.limit)?;
         let head = consumer.head(ring)?;
@@ -187,14 +187,14 @@ impl End {
         Ok(head)
     }
 
-    /// With the lock of sending: goes on in the newest ring with the units that the far end lacks. `undecided` is where
-    /// the units of a call begin that has its bytes at hand and sees to them itself.
+    /// With the lock of sending: goes on in the newest ring with the bytes that the far end lacks. `undecided` is the
+    /// stream offset at which the bytes of the present call begin: that call still has them, and sends them again itself.
     pub(super) fn advance_sending(&self, undecided: Option<u64>) -> Result<(), Failure> {
         let (newest, producer) = (self.generations.newest(), &self.shared.producer);
         if producer.generation() == newest.number() {
             self.generations.send_by(newest);
         } else if let (Some(arrived), true) = (newest.arrived, producer.generation() < newest.number()) {
-            // With nobody left to read, nothing is missing.
+            // No far program is left to read, so nothing is missing.
             let arrived = if arrived == ARRIVED_ALL { producer.units() } else { arrived };
             self.resolve_open_at(arrived);
             let sent = match undecided {
@@ -208,8 +208,8 @@ impl End {
         self.resend(newest)
     }
 
-    /// With the lock of a direction: that goes by ring number `generation`, which this process does not have. It may be an old
-    /// one, or a new one of which the daemon has told somebody else; it is none of which nobody was told.
+    /// Called with the lock of a direction that uses ring number `generation`, which this process does not have. It may be an
+    /// old ring, or a new one that the daemon has given to another process; a number beyond the status word's is a violation.
     fn check_generation(&self, generation: u32) -> Result<(), Failure> {
         let newest = match self.circuit_state() {
             CircuitState::Lives(newest) => newest.max(self.generations.newest().number()),
@@ -218,7 +218,7 @@ impl End {
         if generation > newest { Err(Violation::state("the number of a ring").into()) } else { Ok(()) }
     }
 
-    /// What was announced by the old circuit counts up to the unit `arrived`.
+    /// Ends the announcements of the old circuit: their bytes count up to stream offset `arrived`.
     fn resolve_open_at(&self, arrived: u64) {
         let open = self.shared.zcopy.open();
         if open.count() > 0 {
@@ -226,7 +226,7 @@ impl End {
         }
     }
 
-    /// Begins to send in `newest`, with the unit `arrived`; all before `sent` will be sent again.
+    /// Begins to send in `newest`, at stream offset `arrived`; the bytes up to `sent` will be sent again.
     fn send_from(&self, newest: &Generation, arrived: u64, sent: u64) -> Result<(), Failure> {
         let (sending, producer, segments) = (&self.shared.sending, &self.shared.producer, &newest.segments);
         if arrived > producer.units() || !self.is_kept(arrived, sent) {
@@ -246,7 +246,7 @@ impl End {
         Ok(())
     }
 
-    /// If nothing is left to do for the circuit's word `word`, the rings are all that is looked at from here on.
+    /// Marks the end as steady for the status word `word` if nothing is left to do: from then on calls look only at the rings.
     fn conclude(&self, word: u32) {
         let newest = self.generations.newest();
         let (consumer, producer) = (&self.shared.consumer, &self.shared.producer);
@@ -260,7 +260,7 @@ impl End {
         }
     }
 
-    /// When not all is settled: whether there is something that a waiting receiver must look at.
+    /// When the end is not steady: whether there is something that a waiting receiver must look at.
     #[cold]
     pub(super) fn maybe_readable_meanwhile(&self) -> bool {
         let newest = self.generations.newest();
@@ -276,13 +276,13 @@ impl End {
         behind || self.has_record()
     }
 
-    /// Whether a record lies unread that counts. If that cannot be told, it is worth a look.
+    /// Whether an unread record counts; `true` if that cannot be determined.
     fn has_record(&self) -> bool {
         let walk = self.shared.consumer.glance().and_then(|front| self.walk(front));
         walk.is_some_and(|mut walk| !matches!(walk.look(), Ok(None)))
     }
 
-    /// The same for payload; takes no lock by force.
+    /// As `has_record`, for payload; does not wait for a lock.
     #[cold]
     pub(super) fn has_data_meanwhile(&self, tid: u32) -> bool {
         let _ = self.catch_up(tid, LockHeld::Nothing);

@@ -1,5 +1,5 @@
-//! Bulk that the daemon's engine moves instead of us. All else stays as it is: the caller has the lock of the direction,
-//! and finds the ring's state as if it had moved the bytes itself.
+//! Bulk that the daemon's engine moves in place of this process. The caller holds the lock of the direction, and
+//! afterwards finds the ring's state as if it had moved the bytes itself.
 
 use super::ping_pong::Side;
 use super::{End, Failure, Generation};
@@ -15,43 +15,43 @@ use crosslane_wire::Reach;
 use crosslane_wire::record::Kind;
 use std::io::{IoSlice, IoSliceMut};
 
-/// Longest piece of a call that is handed over at once, bytes: signals wait so long.
+/// Longest piece of a call that is handed over at once, bytes: signals are delayed for as long as it takes.
 const LONGEST: usize = 4 << 20;
-/// A record at the front with so much left promises bulk.
+/// A record at the front with this many bytes left announces bulk.
 const BULK: usize = 16 * 1024;
-/// Calls in vain until that is taken for an answer.
+/// Calls in a row that the engine may decline before it is not asked for these rings any more.
 const IN_VAIN: u32 = 16;
-/// The engine does not take these rings.
+/// Value of `in_vain`: the engine does not take these rings.
 const REFUSED: u32 = u32::MAX;
 
-/// How this process and the engine stand with regard to one end.
+/// The relation of this process and the engine regarding one end.
 #[derive(Debug, Default)]
 pub(super) struct OffloadState {
-    /// The generation, and the engine's name for its rings; 0 if it was not asked.
+    /// The generation, and the engine's handle for its rings; 0 if the engine was not asked.
     rings: AtomicU64,
-    /// What gave the name: a child of `fork` and a new session have another.
+    /// The session that gave the handle: a child of `fork` and a new session have another.
     by: AtomicPtr<Offload>,
-    /// The last receive was bulk: the next one waits with the engine.
+    /// The last receive was bulk: the next one waits in the engine.
     bulk: AtomicBool,
-    /// Calls in a row that it declined.
+    /// Calls in a row that the engine declined.
     in_vain: AtomicU32,
-    /// The engine has waited for the far side in the last call.
+    /// The engine waited for the far side during the last call.
     waited: AtomicBool,
-    /// The engine has given room back, and the far side was not looked at since.
+    /// The engine has given credit, and the far side's waiter was not checked since.
     credited: AtomicBool,
-    /// Who speaks, sending and receiving.
+    /// Turns of the two directions, sending and receiving.
     out: Side,
     into: Side,
 }
 
 impl End {
-    /// Whether a call for so many bytes may be for the daemon's engine: only such a call need begin an [`offload::Allowed`].
+    /// Whether a call for `bytes` may use the daemon's engine: only such a call needs an [`offload::Allowed`].
     #[inline]
     pub fn suits_engine(&self, bytes: usize) -> bool {
         bytes >= BULK && self.offload()
     }
 
-    /// Sends what it can of `buffers`, from their byte `skip` on, by the engine; 0 if that is not for the engine.
+    /// Sends as many bytes of `buffers`, from their byte `skip` on, as the engine takes; 0 if it takes none.
     #[inline(always)]
     pub(super) fn hand_out(
         &self,
@@ -82,7 +82,7 @@ impl End {
         self.handed(engine.run(Way::Out, &descriptor), &self.shared.sent)
     }
 
-    /// Receives what it can into `buffers` by the engine; 0 if that is not for the engine, or nothing came.
+    /// Receives into `buffers` through the engine; 0 if the engine does not do that, or nothing came.
     #[inline(always)]
     pub(super) fn hand_in(
         &self,
@@ -111,8 +111,8 @@ impl End {
         moved
     }
 
-    /// Whether this thread and the far side speak by turns: what it sends or receives now is waited for, and to wake others
-    /// for it would take longer than to copy it.
+    /// Whether this thread and the far side take turns: then the far program waits for these bytes, and waking the engine
+    /// would take longer than copying them.
     fn is_turn(&self, tid: u32, way: Way) -> bool {
         let (counters, offload_state) = (&self.shared.counters, &self.offload_state);
         let (sent, received) = (counters.tx_bytes.load(Relaxed), counters.rx_bytes.load(Relaxed));
@@ -122,12 +122,12 @@ impl End {
         }
     }
 
-    /// The engine has received so much: whether that tells of more.
+    /// Notes, from the number of bytes that the engine has received, whether more bulk is to be expected.
     pub(super) fn note_bulk(&self, bytes: usize) {
         self.offload_state.bulk.store(bytes >= BULK, Relaxed);
     }
 
-    /// Whether the engine has waited for the far side since this was last asked: to spin would be in vain.
+    /// Whether the engine has waited for the far side since the last call of this: then a spin would not help.
     #[inline]
     pub fn engine_waited(&self) -> bool {
         self.offload_state.waited.load(Relaxed) && self.offload_state.waited.swap(false, Relaxed)
@@ -137,12 +137,12 @@ impl End {
         self.offload_state.bulk.load(Relaxed)
     }
 
-    /// Whether the engine has given room back since this was last asked.
+    /// Whether the engine has given credit since the last call of this.
     pub(super) fn was_credited(&self) -> bool {
         self.offload_state.credited.load(Relaxed) && self.offload_state.credited.swap(false, Relaxed)
     }
 
-    /// What is handed over, if anything may be.
+    /// The descriptor to submit, if the engine may take the transfer.
     #[inline]
     pub(super) fn descriptor(
         &self,
@@ -169,8 +169,8 @@ impl End {
         Some((engine, Descriptor { handle, buffer, spans: place(spans, skip, longest), rung: 0 }))
     }
 
-    /// The engine's name for the buffer that all of this lies in, and where that begins; `None`: it is plain memory, or a
-    /// buffer that is used for the first time, or that nobody else may store into.
+    /// The engine's handle for the buffer that contains all the pieces, and where the buffer begins; `None` for plain
+    /// memory, a buffer that is used for the first time, or one into which other processes may not store.
     fn registered(
         &self,
         way: Way,
@@ -186,7 +186,7 @@ impl End {
         Some((handle, address - located.offset))
     }
 
-    /// The engine's name for the rings of this generation.
+    /// The engine's handle for the rings of this generation.
     fn handle(&self, at: &Generation, engine: &'static Offload) -> Option<u32> {
         let by = core::ptr::from_ref(engine).cast_mut();
         if self.offload_state.by.load(Relaxed) != by {
@@ -207,7 +207,7 @@ impl End {
         (handle != REFUSED).then_some(handle)
     }
 
-    /// After some calls in vain the engine is not asked for these rings again.
+    /// After some declined calls the engine is not asked for these rings again.
     fn declined(&self, bytes: usize) {
         let in_vain = if bytes > 0 { 0 } else { self.offload_state.in_vain.load(Relaxed) + 1 };
         self.offload_state.in_vain.store(in_vain, Relaxed);
@@ -216,7 +216,7 @@ impl End {
         }
     }
 
-    /// Whether much lies at the front, or is on its way as before. The engine leaves open records alone.
+    /// Whether many bytes lie at the front, or are probably on their way. The engine does not handle open records.
     pub(super) fn expects_bulk(&self, tid: u32) -> Result<bool, Failure> {
         let consumer = &self.shared.consumer;
         let comes = if self.process_control(tid)? {
@@ -259,7 +259,7 @@ impl End {
     }
 }
 
-/// The first bytes behind `skip`, as many as are handed over at once.
+/// The first bytes behind `skip`, at most `longest`, as pieces of one transfer.
 fn place(spans: impl Iterator<Item = (u64, usize)>, mut skip: usize, longest: usize) -> [Span; SPANS] {
     let (mut placed, mut count, mut left) = ([Span::default(); SPANS], 0, longest);
     for (address, len) in spans {

@@ -1,14 +1,14 @@
 //! The locks of the two directions of an end.
 //!
-//! The one that all processes share is held for a bounded piece of a copy only ([`PIECE`]), so that a process that is stopped or
-//! killed keeps others from as little as can be. A call of several pieces keeps the threads of its own process away meanwhile
-//! by a lock that only these see, so that what a thread sends in one call stays together where it would have before.
+//! All processes that hold the end share one lock for each direction. A thread holds it only for a bounded piece of a copy ([`PIECE`]),
+//! so that a process that is stopped or killed delays others as little as possible. A call of several pieces also holds a lock that
+//! only the threads of its own process see (the *order*), so that the bytes of one call stay together among these threads.
 //!
 //! ```text
-//!   short call   shared lock, look at the order (one load), work
-//!   long call    order | shared lock, piece | shared lock, piece | ...
+//!   short call   take the shared lock, check that the order is free (one load), work
+//!   long call    take the order | shared lock, piece | shared lock, piece | ...
 //! ```
-//! Other processes may come in between two pieces, as they may between two calls.
+//! Other processes may move bytes between two pieces, as they may between two calls.
 
 use super::{End, Failure, note};
 use core::sync::atomic::AtomicU32;
@@ -17,26 +17,26 @@ use crosslane_shm::lock::{Lock, NotTaken, SharedGuard, SharedLock, forget_busy};
 use crosslane_shm::ring::Violation;
 use std::time::{Duration, Instant};
 
-/// Most bytes that are copied with a shared lock held, and one record, or one piece of announced memory, more.
+/// Most bytes that are copied while a shared lock is held, plus one record or one piece of announced memory.
 pub(super) const PIECE: usize = 256 * 1024;
 
-/// How long a process that shares the end may keep a lock from a call that cannot end without it, because its memory is announced
-/// or offered. After that the stream is broken off: better that than bytes that the program did not send.
+/// How long another process that shares the end may keep a lock from a call that cannot end without it, because the call's memory is
+/// announced or offered. After that the call aborts the stream: otherwise the far side could read bytes that the program did not send.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// The order among the threads of this process, of each direction.
+/// The order among the threads of this process, for each direction.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
-    /// Of sending.
+    /// For sending.
     pub(super) sending: Lock,
-    /// Of receiving.
+    /// For receiving.
     pub(super) receiving: Lock,
-    /// The process of which a thread waits to end the direction that is sent, 0 if none: after `fork` it is not this one.
+    /// Pid of the process of which a thread waits to end the sending direction, 0 if none: in a child of `fork` it is another one.
     ender: AtomicU32,
 }
 
-/// The lock of sending, held until dropped. Then the direction ends, if somebody wanted that meanwhile: fields are dropped in
-/// their order.
+/// The lock of sending, held until dropped. After that the direction ends, if a thread asked for it meanwhile: fields are
+/// dropped in their order.
 pub(super) struct Sending<'a> {
     _taken: SharedGuard<'a>,
     _then: EndAsTold<'a>,
@@ -56,7 +56,7 @@ impl Drop for EndAsTold<'_> {
     }
 }
 
-/// Takes a lock when no other thread of this process is in the middle of a long call.
+/// Takes the shared lock once no other thread of this process is in the middle of a long call.
 #[inline(always)]
 fn take<'a>(shared: &'a SharedLock, order: &'a Lock, tid: u32) -> Result<SharedGuard<'a>, NotTaken> {
     let taken = shared.lock(tid)?;
@@ -78,13 +78,13 @@ fn queue_up<'a>(
     if holder == tid {
         return Err(NotTaken::Reentered);
     }
-    // The long call is over when this one has the order; the next one waits for the shared lock, as everybody does.
+    // When this call has the order, the long call is over; a later one waits for the shared lock like all others.
     let _order = order.lock_soon(tid)?;
     shared.lock(tid)
 }
 
 impl End {
-    /// Takes the lock of sending. Who has waited too long for it is told of an edge by `EPOLLOUT`.
+    /// Takes the lock of sending. A caller that has waited too long gets an edge (`EPOLLOUT`) later.
     #[inline(always)]
     pub(super) fn lock_sending(&self, tid: u32) -> Result<Sending<'_>, NotTaken> {
         let sending = &self.shared.sending;
@@ -93,7 +93,7 @@ impl End {
         Ok(Sending { _taken: taken, _then: EndAsTold { end: self, tid } })
     }
 
-    /// The same for a piece of a call that has the order of sending.
+    /// As [`Self::lock_sending`], for a piece of a call that holds the order of sending.
     pub(super) fn lock_sending_on(&self, tid: u32) -> Result<Sending<'_>, NotTaken> {
         let sending = &self.shared.sending;
         let taken = sending.lock.lock(tid).inspect_err(|_| note(&sending.blocked))?;
@@ -101,7 +101,7 @@ impl End {
         Ok(Sending { _taken: taken, _then: EndAsTold { end: self, tid } })
     }
 
-    /// The lock of sending, if it is free.
+    /// Takes the lock of sending if it is free.
     pub(super) fn try_lock_sending(&self, tid: u32) -> Option<SharedGuard<'_>> {
         let taken = self.shared.sending.lock.try_lock(tid);
         if taken.is_some() {
@@ -110,7 +110,7 @@ impl End {
         taken
     }
 
-    /// With the lock of sending: one who had it before may have been killed in the middle of a record.
+    /// With the lock of sending: finishes the record of a former holder that was killed in the middle of it.
     #[inline(always)]
     pub(super) fn finish_for_others(&self) {
         if self.shared.producer.is_unfinished() {
@@ -121,7 +121,7 @@ impl End {
     #[cold]
     fn finish_record(&self) {
         let (producer, tx) = (&self.shared.producer, self.generations.tx());
-        // The segments of another ring may be nowhere any more, and whether the record counted there nobody can tell.
+        // The segments of another ring may be unmapped, and whether the record counted there cannot be known.
         let finished = if producer.generation() == tx.number() {
             producer.finish(&tx.segments.outbound)
         } else {
@@ -130,12 +130,12 @@ impl End {
         let _ = self.guarded(finished.map_err(Failure::from));
     }
 
-    /// The same for a call that cannot end before it had the lock, since the far side may read its memory: see [`KEPT`].
+    /// As [`Self::lock_sending`], for a call that cannot end without the lock, since the far side may read its memory: see [`KEPT`].
     pub(super) fn lock_sending_surely(&self, tid: u32) -> Result<Sending<'_>, Failure> {
         self.surely(|| self.lock_sending(tid))
     }
 
-    /// The same for receiving, and memory that the far side may write.
+    /// The same for receiving, since the far side may write into the call's memory.
     pub(super) fn lock_receiving_surely(&self, tid: u32) -> Result<SharedGuard<'_>, Failure> {
         self.surely(|| self.lock_receiving(tid))
     }
@@ -156,26 +156,26 @@ impl End {
         }
     }
 
-    /// Takes the lock of receiving. Who has waited too long for it is told of an edge by `EPOLLIN`.
+    /// Takes the lock of receiving. A caller that has waited too long gets an edge (`EPOLLIN`) later.
     #[inline(always)]
     pub(super) fn lock_receiving(&self, tid: u32) -> Result<SharedGuard<'_>, NotTaken> {
         let receiving = &self.shared.receiving;
         take(&receiving.lock, &self.orders.receiving, tid).inspect_err(|_| note(&receiving.missed))
     }
 
-    /// Whether the direction that is sent is to end, and does not say so yet.
+    /// Whether the program has ended the sending direction, and the record that says so is not sent yet.
     #[inline]
     pub fn is_ending(&self) -> bool {
         self.shared.sending.ending.load(Relaxed) != 0
     }
 
     /// Makes the caller the one thread of process `pid` that waits to end the direction, until [`Self::resign_as_ender`].
-    /// `false`: there is one.
+    /// `false` if there is such a thread already.
     pub fn become_ender(&self, pid: u32) -> bool {
         self.orders.ender.swap(pid, Relaxed) != pid
     }
 
-    /// The caller waits no more.
+    /// The caller does not wait any more.
     pub fn resign_as_ender(&self) {
         self.orders.ender.store(0, Relaxed);
     }
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(take(&shared, &order, tid).err(), Some(NotTaken::Busy));
         drop(long);
         drop(take(&shared, &order, tid).unwrap());
-        // A signal handler in between two pieces.
+        // As a signal handler between two pieces would.
         let _long = order.lock(tid).unwrap();
         assert_eq!(take(&shared, &order, tid).err(), Some(NotTaken::Reentered));
         assert!(shared.try_lock(tid).is_some());

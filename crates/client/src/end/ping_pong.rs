@@ -1,33 +1,33 @@
-//! Whether a thread and the far side speak by turns. Then somebody waits for each message, and the time until it is there
-//! is what counts; a flood one way is what the engine is for.
+//! Detects whether a thread and the far side take turns (request and response). Then a program waits for each message,
+//! and latency counts; the daemon's engine is only for bulk in one direction.
 //!
 //! ```text
 //!   thread A:  send  receive  send  receive ...      turns: A has received since it sent last, and the reverse
-//!   thread A:  send  send  send ...                  a run: once it is long, nobody takes it for an answer
-//!   threads A, B:  send | receive                    no turns: those who send are not those who receive
+//!   thread A:  send  send  send ...                  a run: from LONGEST bytes on it is bulk, not a response
+//!   threads A, B:  send | receive                    no turns: the thread that sends is not the one that receives
 //! ```
 
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
-/// An answer is not longer, bytes: what comes behind is a flood.
+/// Longest response, bytes: the bytes behind it are bulk.
 const LONGEST: u64 = 4 << 20;
 
 /// One direction of an end, as this process uses it.
 #[derive(Debug, Default)]
 pub(super) struct Side {
-    /// The thread that moved bytes last.
+    /// The thread that last moved bytes in this direction.
     by: AtomicU32,
-    /// What the other direction had moved when this one did last, bytes.
+    /// Bytes that the other direction had moved at that time.
     others: AtomicU64,
-    /// The present run began with a turn, at this byte of the direction.
+    /// The present run began with a turn, at this byte of the direction (`from`).
     turned: AtomicBool,
     from: AtomicU64,
 }
 
 impl Side {
-    /// Thread `tid` is about to move bytes; `moved` bytes were moved so far, and `others` by `other`. Whether somebody
-    /// waits for them.
+    /// Thread `tid` is about to move bytes; `moved` bytes were moved so far, and `others` by the direction `other`.
+    /// Returns whether a program probably waits for them.
     pub(super) fn is_turn(&self, tid: u32, moved: u64, other: &Self, others: u64) -> bool {
         let turned = others != self.others.load(Relaxed) && other.by.load(Relaxed) == tid;
         self.by.store(tid, Relaxed);

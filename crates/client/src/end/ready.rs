@@ -1,4 +1,4 @@
-//! Is an end ready, and wake me when it is: what `poll` and `epoll` ask of a stream.
+//! Readiness of an end, and requests to be woken: what `poll` and `epoll` ask of a stream.
 
 use super::End;
 use super::moving::LockHeld;
@@ -21,11 +21,11 @@ pub struct Ready {
     pub read_closed: bool,
     /// Both directions are over (`POLLHUP`).
     pub hung_up: bool,
-    /// An error waits to be told (`POLLERR`).
+    /// An error waits to be reported to the program (`POLLERR`).
     pub error: bool,
 }
 
-/// Up to where arrivals were seen; see [`End::arrivals`].
+/// The place in the stream up to which arrivals were seen; see [`End::arrivals`].
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     cursor: Cursor,
@@ -34,7 +34,7 @@ pub struct Seen {
 }
 
 impl End {
-    /// What the end is ready for now. Of a direction that travels by TCP it says nothing: ask the kernel.
+    /// What the end is ready for now. For a direction that travels by TCP this has no answer: ask the kernel.
     pub fn ready(&self, tid: u32) -> Ready {
         self.attend(tid);
         let status = &self.shared().status;
@@ -77,25 +77,25 @@ impl End {
         self.has_arrived() && self.may_receive()
     }
 
-    /// Whether as much lies unread as the program wants to be told of. A ring that is nearly full is enough: its sender waits.
+    /// Whether as many bytes lie unread as the program's `SO_RCVLOWAT` demands. A ring that is nearly full is enough: its sender waits.
     fn has_enough(&self, tid: u32) -> bool {
         let least = self.shared().status.low_water.load(Relaxed) as usize;
         least <= 1 || self.unread_with(tid).map_or(true, |(unread, is_full)| unread >= least || is_full)
     }
 
-    /// Whether a receive looks at the ring. What comes before the handshake is for it to refuse.
+    /// Whether a receive would look at the ring. Records before the handshake are for the receive to refuse.
     fn may_receive(&self) -> bool {
         matches!(self.rx(), Direction::Open | Direction::Handshake)
     }
 
-    /// Whether something changed that a waiting receiver must look at; one load when nothing did. While the stream is
-    /// between two circuits, nothing does.
+    /// Whether something changed that a waiting receiver must look at; one load if nothing did. While the stream is
+    /// between two circuits, nothing changes.
     #[inline]
     pub fn maybe_readable(&self) -> bool {
         if self.is_steady() { self.has_arrived() } else { self.maybe_readable_meanwhile() }
     }
 
-    /// Whether a quarter of the ring is free, or can be had by growth: what counts as writable.
+    /// Whether a quarter of the ring is free, or can be had by growth: this counts as writable.
     #[inline]
     pub fn has_room(&self, tid: u32) -> bool {
         if !self.is_steady() && !self.may_go_on(tid, LockHeld::Nothing).unwrap_or(false) {
@@ -107,7 +107,7 @@ impl End {
         in_ring && self.can_keep()
     }
 
-    /// Payload bytes that a send would surely take now.
+    /// Payload bytes that a send would certainly take now.
     pub fn room(&self, tid: u32) -> usize {
         if !self.is_steady() && !self.may_go_on(tid, LockHeld::Nothing).unwrap_or(false) {
             return 0;
@@ -119,9 +119,9 @@ impl End {
         usize::try_from(room).unwrap_or(0)
     }
 
-    /// Moves `seen` over what has arrived and returns whether that was anything: an edge for `EPOLLET`. Other threads
-    /// may be receiving: an edge too many is possible then, one too few is not. What was seen on an earlier circuit is
-    /// new on the next one: a receive in between may have been refused.
+    /// Moves `seen` over the records that have arrived and returns whether there were any: an edge for `EPOLLET`. If
+    /// other threads receive meanwhile, this may report an edge too many, never one too few. Records seen on an earlier
+    /// circuit count as new on the next one: a receive in between may have been refused.
     pub fn arrivals(&self, seen: &mut Option<Seen>) -> bool {
         let (consumer, circuit) = (&self.shared().consumer, self.generations.newest().number());
         let note = |cursor| Seen { cursor, circuit };
@@ -136,7 +136,7 @@ impl End {
         while let Ok(Some(header)) = walk.look() {
             any = true;
             if (consumer.generation(), consumer.position(), 0) > place(&walk.cursor()) {
-                // Consumed meanwhile: what was read may belong to a later lap.
+                // Another thread consumed meanwhile: the words that were read may belong to a later lap of the ring.
                 *seen = consumer.glance().map(note);
                 return true;
             }
@@ -146,27 +146,27 @@ impl End {
         any
     }
 
-    /// A number that changes when the far side must be asked again for the wake at the next data: with the ring, and with
-    /// what was read of it.
+    /// A number that changes when the far side must be asked again for a wake at the next data: when the ring changes,
+    /// and when bytes were received from it.
     pub fn wake_mark(&self) -> (u32, u64) {
         let consumer = &self.shared().consumer;
         (self.generations.newest().number(), consumer.position().wrapping_add(consumer.taken() as u64))
     }
 
-    /// Asks the far side to stamp what it sends from now on; see [`Self::stamp_of_front`].
+    /// Asks the far side to stamp all later records with the time; see [`Self::stamp_of_front`].
     pub fn want_stamps(&self) {
         self.shared().receiving.order.store(1, Relaxed);
         self.generations.newest().segments.outbound.store_u32(ORDER, 1);
     }
 
-    /// When the record at the front was sent, to be ranked by `crosslane_wire::record::rank`; 0 if that is not known.
+    /// When the record at the front was sent, to be ordered by `crosslane_wire::record::rank`; 0 if unknown.
     pub fn stamp_of_front(&self) -> u32 {
         let walk = self.shared().consumer.glance().and_then(|front| self.walk(front));
         walk.map_or(0, |walk| walk.cursor().stamp(walk.inbound()))
     }
 
-    /// Before a sleep, of an end that other processes hold as well: one of them may have ended between moving bytes and
-    /// saying so. Gives what credit is due, and returns the far side's sleepers, who are to be rung once more.
+    /// Called before a sleep, for an end that other processes hold as well: one of them may have been killed between moving bytes
+    /// and giving credit or waking. Gives credit that is due, and returns the far side's sleepers, which the caller must wake.
     pub fn make_good(&self, tid: u32) -> [Option<WaiterId>; 2] {
         let (tx, rx) = (self.generations.tx(), self.generations.rx());
         if let Some(_guard) = self.shared().receiving.lock.try_lock(tid) {
@@ -176,32 +176,32 @@ impl End {
         [self.data_waiter(tx), self.room_waiter(rx)]
     }
 
-    /// Asks the far side to ring `waiter` at the next data. Look once more before you sleep, and again when what is under way has
-    /// landed (`crosslane_shm::arm`, with [`Self::in_flight_ns`]). `false` if another waiter is to be rung already: sleep for a
-    /// short time only, then.
+    /// Asks the far side to wake `waiter` at the next data. Look once more before you sleep, and again when stores under
+    /// way have landed (`crosslane_shm::arm`, with [`Self::in_flight_ns`]). `false` if another waiter is registered
+    /// already: then sleep for a short time only.
     pub fn want_data(&self, waiter: WaiterId) -> bool {
-        // What has to be sent again first waits for room, whoever waits for an answer to it.
+        // Bytes that must be sent again need room first, even if the caller waits for the answer to them.
         let room = !self.is_steady() && self.owes();
         self.request(WANT_DATA, &self.shared().waiting.data, waiter) & (!room || self.want_room(waiter))
     }
 
-    /// Asks the far side to ring `waiter` when there is room; like [`Self::want_data`].
+    /// Asks the far side to wake `waiter` when there is room; like [`Self::want_data`].
     pub fn want_room(&self, waiter: WaiterId) -> bool {
         self.request(WANT_ROOM, &self.shared().waiting.room, waiter)
     }
 
-    /// `waiter` is awake again.
+    /// Withdraws the request of `waiter`, which is awake again.
     pub fn unwant_data(&self, waiter: WaiterId) {
         self.withdraw_request(WANT_DATA, &self.shared().waiting.data, waiter);
         self.unwant_room(waiter);
     }
 
-    /// `waiter` is awake again.
+    /// Withdraws the request of `waiter`, which is awake again.
     pub fn unwant_room(&self, waiter: WaiterId) {
         self.withdraw_request(WANT_ROOM, &self.shared().waiting.room, waiter);
     }
 
-    /// Frees a request of a waiter that no longer exists.
+    /// Removes the requests of waiters that no longer exist.
     pub fn forget_waiters(&self) {
         self.shared().waiting.data.store(0, Relaxed);
         self.shared().waiting.room.store(0, Relaxed);
@@ -227,7 +227,7 @@ impl End {
     }
 }
 
-/// Places of a stream's rings in their order.
+/// Orders places in a stream's rings.
 fn place(cursor: &Cursor) -> (u32, u64, usize) {
     (cursor.generation(), cursor.position(), cursor.taken())
 }

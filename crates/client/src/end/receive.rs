@@ -15,9 +15,9 @@ use crosslane_wire::record::Kind;
 use crosslane_wire::segment::{LINE, RING_MAX, STATE, STATE_GONE};
 use std::io::IoSliceMut;
 
-/// Looks at a ring that say there is data, and find none: an honest holder of the end makes none.
+/// Times that one call may find payload announced by the shared state and yet take no byte: an honest holder of the end causes none.
 const IN_VAIN: u32 = 100;
-/// Long peeks that somebody comes in between of, before the lock is held for the next one.
+/// Long peeks that another thread may interrupt before the next one holds the lock.
 const PEEKS: u32 = 3;
 
 /// Where the next bytes for the program are.
@@ -28,18 +28,18 @@ enum Front {
     Elsewhere,
 }
 
-/// What nothing comes after.
+/// Why nothing can arrive any more.
 #[derive(Clone, Copy)]
 enum LastWord {
-    /// The stream is broken off: by an end of it, or a daemon.
+    /// The stream was aborted, by one of its ends or a daemon.
     Broken,
-    /// The kernel's connection ended, while the daemon's word of the circuit was this.
+    /// The kernel's connection has ended, while the circuit's status word had this value.
     Fin(u32),
 }
 
 /// Where received bytes go.
 trait Target {
-    /// Copies one piece behind its first `done` bytes, with the lock of receiving held; how many bytes that were.
+    /// Copies one piece behind the first `done` bytes of the target, with the lock of receiving held; returns how many bytes.
     fn take(&mut self, end: &End, tid: u32, done: usize) -> Result<usize, Failure>;
 }
 
@@ -60,7 +60,7 @@ impl Target for Part<'_> {
     }
 }
 
-/// Somebody who takes bytes, by way of a buffer, and says how many.
+/// A callback that gets received bytes through a buffer and returns how many it has taken.
 struct Taker<'a, F>(&'a mut [u8], F);
 
 impl<F: FnMut(&[u8]) -> usize> Target for Taker<'_, F> {
@@ -79,19 +79,19 @@ impl<F: FnMut(&[u8]) -> usize> Target for Taker<'_, F> {
 }
 
 impl End {
-    /// Copies what has arrived into `buffers`. [`Failure::Ended`] is end of file.
+    /// Copies the bytes that have arrived into `buffers`. [`Failure::Ended`] is end of file.
     pub fn try_receive(&self, tid: u32, buffers: &mut [IoSliceMut<'_>]) -> Result<Transferred, Failure> {
         let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
         self.receive_by(tid, wanted, buffers)
     }
 
-    /// The same into memory that this program opened to others.
+    /// As [`Self::try_receive`], into memory that far programs may write.
     pub fn try_receive_into(&self, tid: u32, part: Part<'_>) -> Result<Transferred, Failure> {
         self.receive_by(tid, part.len(), part)
     }
 
-    /// Has `takes` look at what has arrived, by way of `buffer` and a part of a record or several at a time, and consumes as much
-    /// as it says. The lock is held meanwhile: it must not wait. [`Failure::WouldBlock`] if it took nothing.
+    /// Calls `takes` with the bytes that have arrived, in `buffer`, a part of a record or several records at a time, and consumes
+    /// as many as it returns. The lock is held during the call: it must not wait. [`Failure::WouldBlock`] if it took nothing.
     pub fn try_pass(
         &self,
         tid: u32,
@@ -102,14 +102,14 @@ impl End {
         self.receive_by(tid, wanted, Taker(&mut buffer[..wanted], takes))
     }
 
-    /// Receives `wanted` bytes at most with the lock held, which is given back after each piece.
+    /// Receives `wanted` bytes at most, piece by piece, and releases the lock after each piece.
     #[inline(always)]
     fn receive_by(&self, tid: u32, wanted: usize, mut target: impl Target) -> Result<Transferred, Failure> {
         let (mut bytes, mut gave, order) = {
             let _guard = self.lock_receiving(tid)?;
             let (bytes, gave) = self.receive_piece(|| target.take(self, tid, 0))?;
             let goes_on = bytes >= PIECE && bytes < wanted;
-            // Behind somebody else this is all.
+            // Another thread waits for the order: this call ends after one piece.
             (bytes, gave, if goes_on { self.orders.receiving.try_lock(tid) } else { None })
         };
         if order.is_some() {
@@ -119,7 +119,7 @@ impl End {
         Ok(Transferred { bytes, wake: gave.and_then(|rx| self.room_waiter(rx)) })
     }
 
-    /// Receives a piece after the other. What was received counts, whatever comes then, but what breaks the stream off.
+    /// Receives one piece after the other. Bytes that were received count, whatever fails later, unless the stream is aborted.
     #[inline(never)]
     fn receive_on<'a>(
         &'a self,
@@ -147,7 +147,7 @@ impl End {
         Ok(())
     }
 
-    /// With the lock of receiving: one piece, and where credit was given for it.
+    /// With the lock of receiving: one piece, and the generation in which credit was given for it, if it was.
     #[inline(always)]
     fn receive_piece(
         &self,
@@ -156,7 +156,7 @@ impl End {
         let mut last = None;
         let bytes = loop {
             match (self.guarded(take())?, last) {
-                // What the far side stored before its last word may have come after the look.
+                // The far side may have stored records between the look at the ring and its last word, so look at the ring once more.
                 (0, None) => last = Some(self.last_word().ok_or_else(|| self.nothing_yet())?),
                 (0, Some(last)) => return Err(self.nothing_left(last)),
                 (bytes, _) => break bytes,
@@ -180,7 +180,7 @@ impl End {
         if wanted > PIECE {
             for _ in 0..PEEKS {
                 match self.peek_apart(tid, buffers)? {
-                    // Why nothing is there is found out with the lock.
+                    // The locked call below finds out why nothing is there.
                     Some(0) => break,
                     Some(bytes) => return Ok(bytes),
                     None => {}
@@ -200,7 +200,7 @@ impl End {
         }
     }
 
-    /// The same without the lock while it copies: how many bytes were there, 0 too; `None` if somebody consumed meanwhile.
+    /// Peeks without the lock during the copy: the number of bytes, perhaps 0; `None` if another thread consumed meanwhile.
     fn peek_apart(&self, tid: u32, buffers: &mut [IoSliceMut<'_>]) -> Result<Option<usize>, Failure> {
         let front = {
             let _guard = self.lock_receiving(tid)?;
@@ -208,11 +208,11 @@ impl End {
         };
         let peeked = self.peek_all(front, buffers);
         let _guard = self.lock_receiving(tid)?;
-        // What nobody has consumed nobody may have written over.
+        // No thread has consumed these records, so the far side cannot have overwritten them.
         if self.shared.consumer.cursor() == front { self.guarded(peeked).map(Some) } else { Ok(None) }
     }
 
-    /// With the lock of receiving: the front, where bytes for the program may lie.
+    /// With the lock of receiving: a cursor at the front, where bytes for the program may lie.
     fn begin_peek(&self, tid: u32) -> Result<Cursor, Failure> {
         self.guarded(self.process_control(tid))?;
         if self.shared.consumer.elsewhere() > 0 {
@@ -226,9 +226,9 @@ impl End {
         self.unread_with(tid).map(|(bytes, _)| bytes)
     }
 
-    /// The same, and whether the ring is nearly full, so that its sender may wait for room.
+    /// As [`Self::unread`], and whether the ring is nearly full, so that its sender may wait for room.
     pub(super) fn unread_with(&self, tid: u32) -> Result<(usize, bool), Failure> {
-        // Nobody waits for this again.
+        // The caller does not retry, so the mark of a busy lock is cleared.
         let _guard = self.lock_receiving(tid).inspect_err(|_| forget_busy())?;
         self.guarded(self.process_control(tid))?;
         let (consumer, mut bytes) = (&self.shared.consumer, 0_usize);
@@ -249,23 +249,22 @@ impl End {
         Ok((bytes.saturating_add(elsewhere), used >= walk.cursor().cap() / 4 * 3))
     }
 
-    /// Handles records that are not the program's: handshakes, turns. Takes no lock by force: if another thread holds
-    /// it, that thread does it.
-    /// What breaks the protocol stays where it is, for the receive that comes: that one can tell.
+    /// Handles records that are not for the program: handshakes and ends of a direction. Does not wait for the lock: if another
+    /// thread holds it, that thread handles them. A record that breaks the protocol stays in place, for the next receive to report.
     pub fn refresh(&self, tid: u32) {
         if let Some(_guard) = self.shared.receiving.lock.try_lock(tid) {
             let _ = self.process_control(tid);
         }
     }
 
-    /// One piece, behind the first `skip` bytes of `buffers`.
+    /// Copies one piece, behind the first `skip` bytes of `buffers`.
     #[inline(always)]
     fn take_all(&self, tid: u32, buffers: &mut [IoSliceMut<'_>], mut skip: usize) -> Result<usize, Failure> {
         let mut done = self.hand_in(tid, buffers, skip)?;
         if done > 0 {
             return Ok(done);
         }
-        // Bytes of the record at the front that this call has taken.
+        // Bytes that this call has taken of the record at the front.
         let mut begun = 0;
         let (consumer, mut in_vain) = (&self.shared.consumer, 0);
         for buffer in buffers {
@@ -303,16 +302,16 @@ impl End {
         Ok(done)
     }
 
-    /// The buffer is not there for the rest of the record at the front, of which this call has taken `begun` bytes, and `done` in
-    /// all: as with the kernel's TCP nothing of that record is received.
+    /// A page of the buffer is not mapped for the rest of the front record, of which this call has taken `begun` bytes,
+    /// and `done` bytes in all: as with the kernel's TCP nothing of that record is received.
     #[cold]
     fn taken_before(&self, fault: Fault, done: usize, begun: usize) -> Result<usize, Failure> {
         self.shared.consumer.untake(begun);
         if done > begun { Ok(done - begun) } else { Err(fault.into()) }
     }
 
-    /// One piece of up to `wanted` bytes, which all come by the ring: `pass` is told of each part of a record where in the ring it
-    /// is, how many bytes were passed before, and how long it is.
+    /// One piece of up to `wanted` bytes, which all come through the ring. `pass` gets, for each part of a record, its
+    /// place in the ring, how many bytes were passed before, and its length.
     fn pass_on(
         &self,
         tid: u32,
@@ -340,7 +339,7 @@ impl End {
     }
 
     fn peek_all(&self, front: Cursor, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Failure> {
-        // Bytes in all, and of the record that is looked at.
+        // Bytes passed in all, and bytes passed of the present record.
         let (mut done, mut begun) = (0, 0);
         let Some(mut walk) = self.walk(front) else { return Ok(0) };
         for buffer in buffers {
@@ -375,15 +374,15 @@ impl End {
         Ok(done)
     }
 
-    /// Consumes records until one with payload for the program is at the front: `Ok(true)`, or none is there.
+    /// Consumes control records until a record with payload for the program is at the front (`Ok(true)`), or none is there.
     #[inline]
     pub(super) fn process_control(&self, tid: u32) -> Result<bool, Failure> {
         Ok(self.front_bytes(tid)?.is_some())
     }
 
-    /// As [`Self::process_control`]; where the bytes are.
+    /// As [`Self::process_control`]; returns where the next bytes are.
     fn front_bytes(&self, tid: u32) -> Result<Option<Front>, Failure> {
-        // As many as lie in two rings, and some that move to the next one.
+        // At most as many records as two rings hold, and some that move the stream to the next ring.
         for _ in 0..2 * RING_MAX / LINE {
             let state = self.rx();
             if !matches!(state, Direction::Open | Direction::Handshake) {
@@ -413,7 +412,7 @@ impl End {
         Err(Violation::state("records without end").into())
     }
 
-    /// The record at the front, if one has arrived and counts. Whether it does is looked at after its mark was seen.
+    /// The record at the front, if one has arrived and counts. The status word is read after the record's mark was seen.
     #[inline]
     fn next_record(&self, tid: u32) -> Result<Option<Head>, Failure> {
         let ring = &self.generations.rx().segments.inbound;
@@ -424,7 +423,7 @@ impl End {
         self.front(tid)
     }
 
-    /// Whether a record waits in the ring that is received by.
+    /// Whether a record waits in the ring from which this end receives.
     #[inline]
     pub(super) fn has_arrived(&self) -> bool {
         if self.shared.consumer.elsewhere() > 0 {
@@ -433,9 +432,10 @@ impl End {
         self.shared.consumer.arrived(&self.generations.rx().segments.inbound)
     }
 
-    /// Whether the far side's FIN was seen, and all that it sent before is here: a FIN may overtake what hosts between
-    /// carry, and what is sent again by another circuit, which is over when the segment says that the far side is gone. To be asked before the ring is looked at: what
-    /// the far side stored before its FIN is in the ring then, while another thread may see the FIN at any moment after.
+    /// Whether the far side's FIN was seen and all that it sent before is here. A FIN may overtake bytes that a host
+    /// between forwards, or that are sent again on another circuit; in these cases it counts only once the segment says
+    /// that the far side is gone. Ask this before looking at the ring: then the ring contains all that the far side
+    /// stored before its FIN, while another thread may see the FIN at any later time.
     #[inline]
     pub fn has_fin(&self) -> bool {
         self.shared.status.fin.load(Acquire) != 0 && {
@@ -448,8 +448,8 @@ impl End {
         }
     }
 
-    /// What nothing can come after, if it was said: the ring is looked at once more then, since the far side may have stored
-    /// its last records, and gone, between the look at the ring and this.
+    /// The reason for which nothing can arrive any more, if there is one. The caller then looks at the ring once more,
+    /// since the far side may have stored its last records, and ended, between the look at the ring and this call.
     fn last_word(&self) -> Option<LastWord> {
         if self.dead().is_some() || self.shared.status.reset.load(Acquire) != 0 {
             return Some(LastWord::Broken);
@@ -458,7 +458,7 @@ impl End {
         (self.has_fin() && !self.is_moving()).then_some(LastWord::Fin(word))
     }
 
-    /// Why nothing is there to receive on a stream of which nobody has said that it is over.
+    /// The failure of a receive that finds nothing, on a stream that is not known to be over.
     fn nothing_yet(&self) -> Failure {
         match self.rx() {
             Direction::Tcp => Failure::Tcp,
@@ -469,13 +469,13 @@ impl End {
         }
     }
 
-    /// Why nothing is left to receive behind the last word.
+    /// The failure of a receive that finds nothing, on a stream to which nothing can arrive any more.
     fn nothing_left(&self, last: LastWord) -> Failure {
         match (last, self.nothing_yet()) {
-            // As with the kernel's TCP a reset behind the end of the far side's direction does not change that end.
+            // As with the kernel's TCP, a reset after the end of the far side's direction does not change that end.
             (LastWord::Broken, _) if self.rx() == Direction::Ended => Failure::Ended,
             (LastWord::Broken, _) => Failure::Reset,
-            // If the stream has begun to move meanwhile, what lies there did not count in the last look.
+            // If the status word has changed meanwhile, the stream has begun to move, and the last look did not count the records there.
             (LastWord::Fin(word), Failure::WouldBlock) if self.status.load(Acquire) == word => Failure::Ended,
             (LastWord::Fin(_), why) => why,
         }

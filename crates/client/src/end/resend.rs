@@ -1,4 +1,4 @@
-//! What was sent and has not landed: it is kept, and sent again where the stream goes on.
+//! Retransmission: sent bytes that have not landed are kept, and sent again on the circuit on which the stream goes on.
 
 use super::moving::{CircuitState, LockHeld};
 use super::{End, Failure, Generation};
@@ -9,33 +9,33 @@ use crosslane_wire::record::{Kind, MAX_PAYLOAD};
 use crosslane_wire::segment::LINE;
 use std::time::{Duration, Instant};
 
-/// How long a call that cannot know what became of its bytes waits for the circuit to move.
+/// How long a call that cannot know whether its bytes count waits for the circuit to move.
 const MOVE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest time that a close waits for a stream that moves.
+/// Longest time that a close waits for a stream that is moving.
 const CLOSE_WAIT: Duration = Duration::from_millis(200);
-/// First pause between two looks of who waits for a move, which takes about a millisecond as a rule.
+/// First pause between two looks of a thread that waits for a move, which usually takes about a millisecond.
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 /// Longest of these pauses, each of which is twice the one before.
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 
 impl End {
-    /// Units of the stream that were sent, or wait to be sent again.
+    /// Stream offset up to which bytes were sent, or wait to be sent again.
     pub(super) fn sent(&self) -> u64 {
         self.shared.producer.units().max(self.shared.kept.owed.load(Relaxed))
     }
 
-    /// Whether units of an earlier ring have still to be sent again.
+    /// Whether units of an earlier ring must still be sent again.
     pub(super) fn owes(&self) -> bool {
         self.shared.producer.units() < self.shared.kept.owed.load(Relaxed)
     }
 
-    /// Behind [`Self::end_sending`]: whether the end lies in the ring that the far side reads, so that the kernel's FIN may follow. One that
-    /// comes without it says that nobody is left here, and what the far side sends then is thrown away.
+    /// After [`Self::end_sending`]: whether the end record lies in the ring that the far side reads, so that the kernel's FIN may
+    /// follow. A FIN without that record tells the far side that this program has died, and the far side then discards what it sends.
     pub fn fin_may_go(&self) -> bool {
         !self.is_ending() && self.is_sent()
     }
 
-    /// Whether all that was sent lies in the ring that the far side reads, or will never.
+    /// Whether all sent bytes lie in the ring that the far side reads, or never can.
     fn is_sent(&self) -> bool {
         let is_there = match self.circuit_state() {
             CircuitState::Lives(generation) => {
@@ -47,8 +47,8 @@ impl End {
         is_there || self.shared.status.reset.load(Relaxed) != 0
     }
 
-    /// Waits until what was sent lies in the ring that the far side reads, 200 ms at most. Before the socket is closed, which sends the
-    /// FIN.
+    /// Waits, 200 ms at most, until all sent bytes lie in the ring that the far side reads. Called before the socket is
+    /// closed, which sends the FIN.
     pub fn await_sent(&self, tid: u32) {
         let (start, mut pause) = (Instant::now(), FIRST_PAUSE);
         while !self.is_sent() && start.elapsed() < CLOSE_WAIT {
@@ -58,14 +58,13 @@ impl End {
         }
     }
 
-    /// Whether there is room for some of them.
+    /// Whether there is room to send some of these units again.
     pub(super) fn can_resend(&self) -> bool {
         let tx = self.generations.newest();
         self.shared.producer.glance(&self.credits(tx), 2 * LINE) >= 2 * LINE
     }
 
-    /// With the lock of sending, when not all is settled: whether something new may be sent now. An error if
-    /// never.
+    /// With the lock of sending, when the end is not steady: whether new bytes may be sent now. An error if they never may.
     #[cold]
     pub(super) fn may_go_on(&self, tid: u32, has: LockHeld) -> Result<bool, Failure> {
         if self.dead().is_some() {
@@ -78,7 +77,7 @@ impl End {
         Ok(goes && !self.owes())
     }
 
-    /// The record that unit `unit`, of those before `sent`, is, or is a part of.
+    /// The kind of the record that contains unit `unit`; `sent` is the offset behind the last unit.
     fn kind_of(&self, unit: u64, sent: u64) -> Kind {
         let is_last = unit.checked_add(1) == Some(sent);
         match self.tx() {
@@ -90,13 +89,13 @@ impl End {
         }
     }
 
-    /// Where the payload ends among the units before `sent`.
+    /// Stream offset at which the payload ends, before a control record at `sent`.
     fn payload_end(&self, sent: u64) -> u64 {
         let turned = !matches!(self.tx(), Direction::Open | Direction::Handshake);
         sent - u64::from(turned && sent > 0)
     }
 
-    /// Whether all payload of the units from `from` up to `sent` is at hand.
+    /// Whether all payload of the units from `from` up to `sent` is kept.
     pub(super) fn is_kept(&self, from: u64, sent: u64) -> bool {
         let (begin, end) = (from.max(1), self.payload_end(sent));
         let is_kept =
@@ -104,7 +103,7 @@ impl End {
         begin >= end || (is_kept && self.retention().is_some())
     }
 
-    /// The memory that it is kept in; the same for all generations. Those of before the stream kept anything do not tell.
+    /// The retention ring, the same for all generations; generations from before the stream needed one have none.
     fn retention(&self) -> Option<&Retention> {
         self.generations.all().find_map(|generation| generation.segments.retention.as_ref())
     }
@@ -114,7 +113,7 @@ impl End {
         let before = self.shared.producer.units();
         while self.owes() {
             if self.resend_some(tx)? == 0 {
-                // Nobody waits for the reader first.
+                // Grow at once: this call does not wait for the reader.
                 if !self.shared.producer.can_grow() {
                     break;
                 }
@@ -130,7 +129,7 @@ impl End {
         Ok(())
     }
 
-    /// Sends the next record again; returns how many units that was.
+    /// Sends the next record again; returns how many units it has.
     fn resend_some(&self, tx: &Generation) -> Result<u64, Failure> {
         let (producer, segments) = (&self.shared.producer, &tx.segments);
         let (ring, credits) = (&segments.outbound, &self.credits(tx));
@@ -151,8 +150,8 @@ impl End {
         Ok(producer.push(ring, credits, Kind::Data, &bytes[..count], 0)? as u64)
     }
 
-    /// With the lock of sending: the circuit changed while units from `begin` on were pushed into `tx`. Returns how many
-    /// of them count, or are kept; waits until that is known.
+    /// With the lock of sending: the circuit changed while units from `begin` on were pushed into `tx`. Waits until it is
+    /// known how many of them have arrived or are kept, and returns that number.
     #[cold]
     pub(super) fn decide(&self, tid: u32, tx: &Generation, begin: u64) -> Result<u64, Failure> {
         let pushed = self.shared.producer.units().saturating_sub(begin);
@@ -166,8 +165,8 @@ impl End {
         Ok(arrived.saturating_sub(begin).min(pushed))
     }
 
-    /// Waits for the segments after `tx` where sending goes on, and returns what has arrived before; `None` if the circuit
-    /// died, or lives on as it was.
+    /// Waits for the segments after `tx` on which sending goes on, and returns the stream offset that arrived before;
+    /// `None` if the circuit died, or lives on unchanged.
     pub(super) fn await_next(&self, tx: &Generation) -> Result<Option<u64>, Failure> {
         let (start, mut pause) = (Instant::now(), FIRST_PAUSE);
         while start.elapsed() < MOVE_TIMEOUT && self.shared.status.reset.load(Relaxed) == 0 {
@@ -175,7 +174,7 @@ impl End {
                 CircuitState::Dead => return Ok(None),
                 CircuitState::Lives(generation) if generation == tx.number() => return Ok(None),
                 CircuitState::Lives(generation) => {
-                    // In a handler that interrupted a request nobody can wait for the answer.
+                    // In a signal handler that interrupted a request, no thread can wait for the answer.
                     if self.fetch_segments(generation).is_err() {
                         break;
                     }

@@ -14,23 +14,23 @@ use crosslane_wire::record::{Kind, MAX_PAYLOAD};
 use crosslane_wire::segment::{ORDER, RING_MIN};
 use std::io::IoSlice;
 
-/// Bytes that the kernel's TCP copies at a time: of a buffer that ends early it sends so many, or a multiple, or none.
+/// Bytes that the kernel's TCP copies at a time: of a buffer that ends in an unmapped page it sends a multiple of this, or nothing.
 const KERNEL_PIECE: usize = 32 * 1024;
-/// Sends of so many bytes look whether memory is offered for them, bytes.
+/// A send of this many bytes or more first looks whether the far side offers memory, bytes.
 const WORTH_A_LOOK: usize = 4096;
-/// What one call sends at most to a far end that has gone, bytes: as much as the kernel gives to a connection before it looks
-/// what was answered to the first of it.
+/// Most bytes that one call counts as sent to a far end that is gone: as many as the kernel takes from a program before
+/// the far side's answer to the first of them arrives.
 const UNHEARD_MAX: usize = 512 * 1024;
 
 impl End {
-    /// The program wants no more than about `bytes` under way (`SO_SNDBUF`): the ring does not grow beyond that, nor
-    /// below its first size.
+    /// Applies the program's `SO_SNDBUF`: about `bytes` may be under way, so the ring does not grow beyond that, nor is
+    /// it limited below its first size.
     pub fn limit_sending(&self, bytes: u64) {
         self.shared.sending.limit.store(bytes.max(1), Relaxed);
         self.apply_limit(self.generations.tx().segments.ring_max);
     }
 
-    /// To a ring of at most `ring_max` bytes.
+    /// Applies the limit to a ring of at most `ring_max` bytes.
     pub(super) fn apply_limit(&self, ring_max: u64) {
         let limit = self.shared.sending.limit.load(Relaxed);
         if limit > 0 {
@@ -39,16 +39,16 @@ impl End {
         }
     }
 
-    /// Copies as much of `buffers`, from their byte `skip` on, as there is room for. If that is not all, the ring may
+    /// Copies as many bytes of `buffers`, from their byte `skip` on, as there is room for. If some are left, the ring may
     /// still be made longer: see [`Self::can_grow`].
     pub fn try_send(&self, tid: u32, buffers: &[IoSlice<'_>], skip: usize) -> Result<Transferred, Failure> {
         let (sending, wanted) = (&self.shared.sending, total(buffers) - skip);
         if wanted >= WORTH_A_LOOK && self.allows_zero_copy() && self.is_steady() && self.has_arrived() {
-            // The far side may offer memory for this.
+            // The records that have arrived may offer memory for these bytes (SinkAvail).
             self.refresh(tid);
         }
         if self.is_ending() {
-            // Nobody waits for a lock to hear that.
+            // Fails without waiting for the lock.
             self.may_send(Kind::Data)?;
         }
         let Transferred { bytes, wake } = if wanted <= PIECE {
@@ -68,8 +68,8 @@ impl End {
         Ok(Transferred { bytes, wake })
     }
 
-    /// With the lock of sending: sends [`PIECE`] of the next `wanted` bytes, or what there is room for. Of memory that the far
-    /// side offers, and of what the daemon's engine takes, it may be more.
+    /// With the lock of sending: sends at most [`PIECE`] of the next `wanted` bytes, as far as there is room. Memory that
+    /// the far side offers and the daemon's engine may take more than [`PIECE`].
     #[inline(always)]
     fn send_piece(
         &self,
@@ -98,7 +98,7 @@ impl End {
         Ok(Transferred { bytes: written + pushed, wake: wake.or(first) })
     }
 
-    /// Sends a piece after the other, and gives the lock back in between. What was sent counts, whatever comes then.
+    /// Sends one piece after the other, and releases the lock in between. Bytes that were sent count, whatever fails later.
     #[inline(never)]
     fn send_pieces(
         &self,
@@ -130,11 +130,11 @@ impl End {
         Ok(all)
     }
 
-    /// Ends the direction (`DisConn`). If another process keeps the lock, whoever gives it back says so, and
-    /// [`Self::is_ending`] until then; to the program it has ended.
+    /// Ends the direction (`DisConn`). If another process keeps the lock, [`Self::is_ending`] is true until the holder
+    /// releases it and sends the record; for the program the direction has ended at once.
     ///
     /// # Errors
-    /// [`Failure::WouldBlock`]: not yet. Others: it cannot end any more.
+    /// [`Failure::WouldBlock`]: not yet. Others: the direction cannot end any more.
     pub fn end_sending(&self, tid: u32) -> Result<Transferred, Failure> {
         self.wake_surely();
         let outcome = self.send_control(tid, Kind::DisConn);
@@ -142,7 +142,7 @@ impl End {
         if !matches!(outcome, Err(Failure::WouldBlock | Failure::Reentered)) {
             ending.store(0, Relaxed);
         } else if self.tx() == Direction::Open && ending.swap(1, SeqCst) == 0 {
-            // Whoever gave the lock back just now may not have seen that.
+            // The thread that released the lock just now may not have seen `ending`.
             let_settle();
             self.end_as_told(tid);
             return if self.is_ending() { outcome } else { Ok(Transferred { bytes: 0, wake: None }) };
@@ -150,8 +150,8 @@ impl End {
         outcome
     }
 
-    /// As [`Self::end_sending`], by whoever had the lock when somebody else asked for it. If another one has it by now, that
-    /// one does it.
+    /// [`Self::end_sending`] for another caller that had asked while this thread held the lock. If yet another thread
+    /// holds the lock by now, that thread does it.
     #[cold]
     pub(super) fn end_as_told(&self, tid: u32) {
         let Some(_guard) = self.try_lock_sending(tid) else { return };
@@ -168,20 +168,20 @@ impl End {
         self.shared.sending.ending.store(0, Relaxed);
     }
 
-    /// The far side's sleeper is rung for what comes next, also if that was noted already: whoever noted it may have been killed
-    /// before it rang.
+    /// Makes the next record wake the far side's sleeper even if it is noted as woken: the thread that noted this may
+    /// have been killed before the wake.
     fn wake_surely(&self) {
         self.shared.sending.rung.store(0, Relaxed);
     }
 
-    /// Sends a record without payload that changes the direction: `DisConn`, `Downgrade`, `AbortConn`. While the stream
-    /// is between two circuits it is noted, and sent with what is sent again.
+    /// Sends a record without payload that changes the state of the direction: `DisConn`, `Downgrade`, `AbortConn`. While
+    /// the stream is between two circuits the record is only noted, and is sent after the bytes that are sent again.
     pub fn send_control(&self, tid: u32, kind: Kind) -> Result<Transferred, Failure> {
         let _guard = self.lock_sending(tid).inspect_err(|_| forget_busy())?;
         self.turn_now(tid, kind)
     }
 
-    /// With the lock of sending.
+    /// As [`Self::send_control`], with the lock of sending held.
     fn turn_now(&self, tid: u32, kind: Kind) -> Result<Transferred, Failure> {
         let next = self.may_send(kind)?;
         let goes_on = self.is_steady() || self.may_go_on(tid, LockHeld::Sending)?;
@@ -208,14 +208,14 @@ impl End {
         Ok(Transferred { bytes: 0, wake })
     }
 
-    /// Whether the last send found a full ring that could be longer than it is. A sender does best to wait for
-    /// [`Self::has_credit`] for a moment, so that both ends stay in their caches, and then to [`Self::request_grow`].
+    /// Whether the last send found the ring full and the ring can be made longer. A sender should first wait shortly for
+    /// [`Self::has_credit`], so that both ends stay in their caches, and then call [`Self::request_grow`].
     pub fn can_grow(&self) -> bool {
         self.shared.producer.can_grow() || self.may_outgrow()
     }
 
-    /// Lets the ring become twice as long at the next send that finds it full, or asks the daemon for a longer segment, to which
-    /// the stream moves in a moment.
+    /// Doubles the ring at the next send that finds it full; if it is as long as its segment, asks the daemon for a
+    /// longer segment, to which the stream moves about a millisecond later.
     pub fn request_grow(&self) {
         let (sending, tx) = (&self.shared.sending, self.generations.tx());
         if self.shared.producer.may_grow() {
@@ -225,7 +225,7 @@ impl End {
         }
     }
 
-    /// Whether the last send found a full ring that is as long as its segment, and a longer segment was not asked for yet.
+    /// Whether the last send found the ring full although it is as long as its segment, and no longer segment was requested yet.
     fn may_outgrow(&self) -> bool {
         let (sending, tx) = (&self.shared.sending, self.generations.tx());
         let (ring_max, limit) = (tx.segments.ring_max, sending.limit.load(Relaxed));
@@ -236,22 +236,21 @@ impl End {
             && self.is_steady()
     }
 
-    /// Whether a quarter of the ring in use is free, and of what keeps what is sent.
+    /// Whether a quarter of the ring in use is free, and a quarter of the retention ring.
     pub fn has_credit(&self) -> bool {
         let wanted = self.shared.producer.cap() / 4;
         self.shared.producer.glance(&self.credits(self.generations.tx()), wanted) >= wanted && self.can_keep()
     }
 
-    /// Bytes of ring that the far side has not confirmed to have consumed, and those that wait to be sent again
-    /// (`SIOCOUTQ`, about).
+    /// Bytes of ring for which the far side has given no credit, and bytes that wait to be sent again (roughly `SIOCOUTQ`).
     pub fn unconfirmed(&self) -> u64 {
         let producer = &self.shared.producer;
         let owed = self.sent().saturating_sub(producer.units());
         producer.unconfirmed(&self.credits(self.generations.tx())).unwrap_or(0).saturating_add(owed)
     }
 
-    /// As TCP has it: the first bytes to a closed far end seem to be sent and are answered by a reset, the next ones
-    /// fail. More than [`UNHEARD_MAX`] never seem to be. What is not there to be copied is not sent to nobody, either.
+    /// Send to a far end that is gone, as TCP does it: the first call succeeds and is answered by a reset, later ones
+    /// fail. It counts at most [`UNHEARD_MAX`] bytes as sent. Memory that is not mapped is a fault here too.
     fn send_to_nobody(&self, buffers: &[IoSlice<'_>], skip: usize, bytes: usize) -> Failure {
         if self.shared.status.unheard.load(Relaxed) == 0 && !are_there(buffers, skip, bytes.min(UNHEARD_MAX))
         {
@@ -262,14 +261,14 @@ impl End {
         if before == 0 { Failure::Unheard(bytes.min(UNHEARD_MAX)) } else { Failure::Ended }
     }
 
-    /// Whether records carry the time is for the far side to say.
+    /// Puts time stamps on records if the far side's `ORDER` word asks for them.
     #[inline]
     pub(super) fn stamp(&self, tx: &Generation) {
         self.shared.producer.stamp(tx.segments.inbound.load_u32(ORDER) != 0);
     }
 
-    /// Whether `tx` is no longer where sending goes on. To be asked after a full fence: then what was pushed before is
-    /// counted by the daemon, or we see that it counts.
+    /// Whether the circuit has changed since `tx` was its newest generation. Call this after a full fence: then either
+    /// the daemon counts the records that were pushed before, or this returns `true`.
     #[inline]
     pub(super) fn has_moved(&self, tx: &Generation) -> bool {
         self.status.load(Acquire) != tx.word()
@@ -289,7 +288,8 @@ impl End {
         })
     }
 
-    /// Pushes what there is room for. If the circuit moves meanwhile, what did not make it is pushed into the next ring.
+    /// Pushes as many bytes as there is room for. If the circuit moves meanwhile, the bytes that did not arrive are
+    /// pushed into the next ring.
     #[inline(always)]
     fn push_surely(
         &self,
@@ -369,8 +369,8 @@ impl End {
         Ok(done)
     }
 
-    /// The first record's bytes are not all there: pushes a shorter one, as long as what the kernel copies at a time; else
-    /// nothing, and that is the fault.
+    /// Called if a page of the first record's bytes is not mapped: pushes a record of [`KERNEL_PIECE`] bytes, as the
+    /// kernel would send, or fails with the fault.
     #[cold]
     fn push_there(&self, tx: &Generation, bytes: &[u8], cpu: u16) -> Result<usize, Failure> {
         let Some(piece) = bytes.get(..KERNEL_PIECE).filter(|piece| piece.len() < bytes.len()) else {
@@ -385,7 +385,7 @@ impl End {
         })
     }
 
-    /// The processor we run on, looked up at every 64th send.
+    /// Number of the processor that this thread runs on, looked up at every 64th send.
     #[inline(always)]
     pub(super) fn processor(&self) -> u16 {
         let sending = &self.shared.sending;
@@ -394,7 +394,7 @@ impl End {
         if sends.is_multiple_of(64) {
             self.look_up_processor();
         }
-        // Cut off: whoever shares the end may write anything there, and the far side takes it for a hint.
+        // Cut to 16 bits: a process that shares the end may write any value there, and the far side takes the number only as a hint.
         u16::try_from(sending.cpu.load(Relaxed) & u32::from(u16::MAX)).unwrap_or(0)
     }
 
@@ -405,8 +405,8 @@ impl End {
     }
 }
 
-/// Whether the next [`KERNEL_PIECE`] bytes of `buffers`, from their byte `skip` on, are there: of several buffers all of it is
-/// sent, or nothing.
+/// Whether the next [`KERNEL_PIECE`] bytes of `buffers`, from their byte `skip` on, are mapped: if there are several
+/// buffers, either all of these bytes are sent, or nothing.
 fn begins_there(buffers: &[IoSlice<'_>], mut skip: usize) -> bool {
     let mut left = KERNEL_PIECE;
     buffers.iter().all(|buffer| {
@@ -418,7 +418,7 @@ fn begins_there(buffers: &[IoSlice<'_>], mut skip: usize) -> bool {
     })
 }
 
-/// Whether `len` bytes of `buffers` behind the first `skip` can all be loaded.
+/// Whether `len` bytes of `buffers` behind the first `skip` are mapped.
 fn are_there(buffers: &[IoSlice<'_>], mut skip: usize, mut len: usize) -> bool {
     buffers.iter().all(|buffer| {
         let begin = skip.min(buffer.len());

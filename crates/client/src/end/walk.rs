@@ -1,24 +1,24 @@
-//! Looking at records that lie unread, in the ring that is received by and in those after it.
+//! A walk over unread records, in the ring from which this end receives and in later ones.
 
 use super::{End, Generation};
 use crosslane_shm::Inbound;
 use crosslane_shm::ring::{Cursor, Violation};
 use crosslane_wire::record::Header;
 
-/// A place that moves over unread records and consumes nothing.
+/// A place that moves over unread records without consuming them.
 pub(super) struct Walk<'a> {
     end: &'a End,
     at: &'a Generation,
     cursor: Cursor,
-    /// Where in this ring the walk began: once round is enough.
+    /// Position in this ring at which the walk began: once round is enough.
     began: u64,
-    /// Whether it passes what is announced and not fetched.
+    /// Whether the walk passes announced bytes that were not fetched.
     through: bool,
 }
 
 impl End {
-    /// From `cursor` on, which other processes may have written; `None` if it is in a ring that this process does not have,
-    /// or nowhere in that ring.
+    /// Begins a walk at `cursor`, which other processes may have written; `None` if it is in a ring that this process
+    /// does not have, or outside that ring.
     pub(super) fn walk(&self, cursor: Cursor) -> Option<Walk<'_>> {
         let at = self.generations.find(cursor.generation())?;
         let cursor = cursor.checked(at.segments.ring_max, at.segments.rx_key)?;
@@ -27,23 +27,23 @@ impl End {
 }
 
 impl<'a> Walk<'a> {
-    /// Goes on behind what is announced and not fetched: for those who want to know what lies in the ring, and not what can
-    /// be received next.
+    /// The same walk, but passing announced bytes that were not fetched: for callers that look for records in the ring,
+    /// and not for the bytes to be received next.
     pub(super) fn through(self) -> Self {
         Self { cursor: self.cursor.past_gap(), through: true, ..self }
     }
 
-    /// Where it is.
+    /// The present place.
     pub(super) fn cursor(&self) -> Cursor {
         self.cursor
     }
 
-    /// The memory of the record that [`Self::look`] returned.
+    /// The segment that contains the record which [`Self::look`] returned.
     pub(super) fn inbound(&self) -> &'a Inbound {
         &self.at.segments.inbound
     }
 
-    /// The record here, if it has arrived and counts. What lies behind the limit of an old ring came, or comes, again.
+    /// The record here, if it has arrived and counts. Records behind the limit of an old ring come again in the next one.
     pub(super) fn look(&mut self) -> Result<Option<Header>, Violation> {
         let limit = loop {
             match self.at.next() {
@@ -69,12 +69,12 @@ impl<'a> Walk<'a> {
         (self.at, self.began) = (next, 0);
     }
 
-    /// Moves over so many bytes of the record here, fewer than are left of it.
+    /// Moves over `count` bytes of the record here, fewer than are left of it.
     pub(super) fn take(&mut self, count: usize) {
         self.cursor.take(count);
     }
 
-    /// Moves behind the record here, or behind what it has so far if it is open.
+    /// Moves behind the record here; if it is open, behind the bytes that it has so far.
     pub(super) fn pass(&mut self, header: Header) {
         self.cursor.pass(header);
         if self.through {

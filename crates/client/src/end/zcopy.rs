@@ -1,8 +1,7 @@
-//! Zero copy: what `crosslane_stream::zcopy` rules, on the segments of an end.
+//! Zero copy: runs the rules of `crosslane_stream::zcopy` on the segments of an end.
 //!
-//! [`announce`] is the source of Read Zcopy, `fetch` its sink; [`offer`] the sink of Write Zcopy and Transactions, `write`
-//! their source. Only between two programs of one machine, by a circuit of
-//! a single cable or none; all else goes by the ring.
+//! [`announce`] is the source of Read Zcopy, `fetch` its sink; [`offer`] the sink of Write Zcopy and Transactions, `write` their
+//! source. Only between two programs of one machine, on a circuit of one cable or none; elsewhere all bytes go through the ring.
 
 pub mod announce;
 mod fetch;
@@ -25,17 +24,17 @@ use crosslane_wire::zcopy::Descriptor;
 use crosslane_wire::{BufferId, Reach};
 use std::time::{Duration, Instant};
 
-/// Looks at a word that the other side is just about to store, before we sleep between them.
+/// Looks at a word that the other side is about to store, before this thread sleeps between looks.
 const LOOKS: u32 = 2000;
 /// How long the other side may take to store a word that it was about to store.
 const VERDICT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The far memory could not be reached: the ring must do.
+/// The far memory cannot be reached: use the ring.
 #[derive(Clone, Copy, Debug)]
 struct Unreachable;
 
 impl End {
-    /// Copies the bytes of an announced place, `at` in `buffer`, if the far end has shared that for this circuit.
+    /// Calls `copy` with the announced place, `at` in `buffer`, if the far end has exported that buffer for this circuit.
     fn reach(
         &self,
         tid: u32,
@@ -51,7 +50,7 @@ impl End {
         }
     }
 
-    /// With the lock of receiving: notes, once, what the record at the front announces.
+    /// With the lock of receiving: takes note, once, of what the record at the front announces.
     pub(super) fn note_announcement(&self, head: Head) -> Result<(), Failure> {
         let (zcopy, consumer) = (&self.shared.zcopy, &self.shared.consumer);
         let place = consumer.position().wrapping_add(1);
@@ -80,7 +79,7 @@ impl End {
         self.run_with(at, Line::None, next)
     }
 
-    /// As [`Self::run`], and over the line behind an offered buffer.
+    /// As [`Self::run`], also with the completion line behind an offered buffer.
     fn run_with<T>(
         &self,
         at: &Generation,
@@ -105,7 +104,7 @@ impl End {
                         self.give_up("the far side does not answer of its memory");
                         return Err(Failure::Reset);
                     }
-                    // Asked before the look: a far side that answers and goes at once has answered.
+                    // Checked before the next look at the word: the far side may have answered and closed right after that.
                     ended = !awaited.pause() || self.dead().is_some() || self.gone();
                     loaded = offset(word).map_or(0, |at| segments.inbound.load_u64(at));
                 }
@@ -115,7 +114,7 @@ impl End {
     }
 }
 
-/// How long a word was waited for.
+/// How long a word has been waited for.
 #[derive(Default)]
 struct Awaited {
     looks: u32,
@@ -123,7 +122,7 @@ struct Awaited {
 }
 
 impl Awaited {
-    /// Between two looks; `false` if it takes too long.
+    /// Pauses between two looks; `false` if the wait has taken too long.
     fn pause(&mut self) -> bool {
         self.looks += 1;
         if self.looks < LOOKS {
@@ -136,19 +135,19 @@ impl Awaited {
     }
 }
 
-/// The line that says how much was written into an offered buffer.
+/// The completion line, which says how many bytes were written into an offered buffer.
 #[derive(Clone, Copy, Debug)]
 enum Line<'a> {
-    /// There is none: what is done is not of an offer, or says nothing of that.
+    /// None: the machine does not concern an offer, or needs no completion.
     None,
-    /// Its sink's, which reads.
+    /// The sink's: it reads the line.
     Near(&'a Landing<'a>),
-    /// Its source's, which writes the one of this number.
+    /// The source's: it writes the line with this number.
     Far(&'a FarBuffer, u32),
 }
 
 impl Line<'_> {
-    /// What the source says, if it is the one that this was offered to; else 0.
+    /// The source's completion word, if its seal belongs to this offer; else 0.
     fn load(self, segments: &Segments) -> u64 {
         let Self::Near(landing) = self else { return 0 };
         let word = landing.word();
@@ -157,13 +156,13 @@ impl Line<'_> {
 
     fn store(self, segments: &Segments, word: u64) {
         if let Self::Far(far, number) = self {
-            // Of a line that there is not nothing is said: whoever waits for it takes the offer back.
+            // If the line does not exist, the far side gets no completion: its waiting thread takes the offer back.
             let _ = far.land(number, word, seal(segments.tx_key, segments.rx_key, word));
         }
     }
 }
 
-/// Where in a segment the word lies; `None` of the one that does not lie there.
+/// Offset of the word in a segment; `None` for the word that lies elsewhere.
 fn offset(word: Word) -> Option<usize> {
     match word {
         Word::RdDone => Some(RD_DONE),

@@ -1,4 +1,4 @@
-//! What is waited for at an end, and whether it has come.
+//! What a caller waits for at an end, and whether it has come.
 
 use crate::End;
 use crate::end::zcopy::announce::Announcement;
@@ -7,24 +7,24 @@ use crosslane_shm::wait::Budget;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
 
-/// What somebody waits for at an end; the end of the direction and an error count as well.
+/// What a caller waits for at an end; the end of the direction and an error end the wait as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitFor {
     /// Data, or end of file.
     Data,
     /// Room in the ring, or that it may grow.
     Room,
-    /// That the reader gave back a quarter of the ring.
+    /// Credit for a quarter of the ring.
     Credit,
     /// [`Self::Data`] or [`Self::Room`].
     Either,
-    /// That what was announced is fetched as a whole, or must be taken back.
+    /// An announcement is fetched in full, or must be withdrawn.
     Answer(Announcement),
-    /// The same of one of several: its reader is asked to ring for this one.
+    /// The same for one of several announcements: the sink is asked to wake for this one.
     Posted(Announcement),
 }
 
-/// Announced memory, bytes, from which on fetching it takes longer than waking up.
+/// From this many announced bytes on, fetching takes longer than waking up.
 const LONG: u32 = 256 * 1024;
 
 impl WaitFor {
@@ -38,7 +38,7 @@ impl WaitFor {
         }
     }
 
-    /// Whether it takes so long that a processor is better left to somebody else.
+    /// Whether the wait takes so long that the thread should not spin.
     pub(super) fn is_long(self) -> bool {
         match self {
             Self::Posted(_) => true,
@@ -49,7 +49,7 @@ impl WaitFor {
 }
 
 impl End {
-    /// Whether something came that who waits for `what` must look at: what is spun on.
+    /// Whether a thread that waits for `what` must look: the condition of its spin.
     #[inline]
     pub fn has_news(&self, tid: u32, what: WaitFor) -> bool {
         match what {
@@ -61,7 +61,7 @@ impl End {
         }
     }
 
-    /// Whether nothing more is to be waited for.
+    /// Whether nothing more is to be waited for, since the direction is over.
     pub fn is_over(&self, what: WaitFor) -> bool {
         self.shared().status.reset.load(Relaxed) != 0
             || match what {
@@ -71,14 +71,14 @@ impl End {
             }
     }
 
-    /// Whether who waits for `what` must look: it came, or nothing more comes.
+    /// Whether a thread that waits for `what` must look: it has come, or never will.
     #[inline]
     pub fn is_ready(&self, tid: u32, what: WaitFor) -> bool {
         self.has_news(tid, what) || self.is_over(what)
     }
 
-    /// Asks the far side to ring `waiter` for `what`; `false` if another waiter is asked for already: sleep for a short time only,
-    /// then. Look once more before you sleep, and see `crosslane_shm::arm`.
+    /// Asks the far side to wake `waiter` for `what`; `false` if another waiter is registered already: then sleep for a
+    /// short time only. Look once more before the sleep, and see `crosslane_shm::arm`.
     pub fn want(&self, what: WaitFor, waiter: WaiterId) -> bool {
         match what {
             WaitFor::Data => self.want_data(waiter),
@@ -91,7 +91,7 @@ impl End {
         }
     }
 
-    /// `waiter`, which was asked for, is awake again.
+    /// Withdraws the request of `waiter`, which is awake again.
     pub fn unwant(&self, what: WaitFor, waiter: WaiterId) {
         match what {
             WaitFor::Data | WaitFor::Either => self.unwant_data(waiter),
@@ -99,7 +99,7 @@ impl End {
         }
     }
 
-    /// How long waiting for `what` was worth a spin lately.
+    /// The spin time for `what`, from how long waits took lately.
     #[inline]
     pub fn budget(&self, what: WaitFor) -> &Budget {
         match what {
@@ -108,7 +108,7 @@ impl End {
         }
     }
 
-    /// Whether nobody is there any more who could make room.
+    /// Whether no far program is left that could make room.
     fn is_nobodys(&self) -> bool {
         self.dead().is_some() || self.gone()
     }

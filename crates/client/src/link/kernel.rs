@@ -1,4 +1,4 @@
-//! What the kernel's connection of a stream, which lies idle, tells of the far program.
+//! The kernel's idle TCP connection of a stream (its carrier): what it reports about the far program.
 
 use crate::End;
 use core::sync::atomic::Ordering::Relaxed;
@@ -8,13 +8,13 @@ use rustix::event::PollFlags;
 use rustix::fd::BorrowedFd;
 use rustix::net::sockopt;
 
-/// What it can still tell: after the FIN, only a reset.
+/// The events to poll for: after the FIN, only a reset.
 pub fn events(end: &End) -> PollFlags {
     let fin = end.shared().status.fin.load(Relaxed) != 0;
     if fin { PollFlags::empty() } else { PollFlags::IN | PollFlags::RDHUP }
 }
 
-/// `poll` said `told` of it: FIN, RST, or bytes that should not be there. `heard_before`: see [`End::note_fin`].
+/// Handles the events that `poll` returned for it: FIN, RST, or bytes that should not be there. `heard_before`: see [`End::note_fin`].
 pub fn news(
     end: &End,
     tid: u32,
@@ -22,15 +22,15 @@ pub fn news(
     told: PollFlags,
     heard_before: impl FnOnce() -> Duration,
 ) {
-    // Without ERR, SO_ERROR would tell what a cut cable did to the carrier connection a while ago (ICMP), which is no error to it.
+    // Without ERR, SO_ERROR may hold an error that a cut cable caused earlier (ICMP) and that does not end the carrier connection.
     if told.contains(PollFlags::ERR)
         && let Ok(Err(errno)) = sockopt::socket_error(carrier)
     {
-        // The kernel has it so behind a FIN, which on its way is slower than the end that the ring tells.
+        // A reset that follows the FIN; the FIN is slower than the record in the ring that ends the direction.
         let is_behind = errno.raw_os_error() == libc::ECONNRESET && end.has_end();
         end.break_off(if is_behind { libc::EPIPE } else { errno.raw_os_error() });
     }
-    // Of a receiving side that travels by TCP and is shut, the kernel says the same.
+    // If the receiving side travels by TCP and is shut down, the kernel reports the same.
     let ours = end.rx() == Direction::Tcp && end.shared().status.read_shut.load(Relaxed) != 0;
     if told.contains(PollFlags::HUP) || told.contains(PollFlags::RDHUP) && !ours {
         end.note_fin(heard_before);
@@ -40,8 +40,8 @@ pub fn news(
     }
 }
 
-/// Bytes on the carrier connection have no place in the order of the stream, unless the far end went over to it: somebody wrote past
-/// us. Never guess.
+/// Bytes on the carrier connection have no place in the order of the stream, unless the far end went over to TCP: a
+/// program wrote to the socket without this library. The stream is aborted.
 fn stray_bytes(end: &End, tid: u32, carrier: BorrowedFd<'_>) {
     end.refresh(tid);
     // A FIN is `IN`, too: then there are none.

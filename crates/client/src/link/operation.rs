@@ -1,11 +1,11 @@
-//! Sends and receives as operations: made of a program's buffers, advanced as often as anybody likes, done at some time.
+//! Sends and receives as operations on a program's buffers: advanced any number of times, until done.
 //!
 //! ```text
 //!   Send::new(buffers)     --try_advance-->  Done: `done()` bytes are moved
-//!   Receive::new(buffers)              `-->  Pending(what): wait for that, poll for it, or have a queue sleep for it; then advance again
+//!   Receive::new(buffers)              `-->  Pending(what): wait, poll or have a queue sleep for `what`; then advance again
 //! ```
-//! Nobody waits in here, and no thread is bound to an operation: blocking calls, calls that must not wait, and queues are front ends to
-//! these. A failure leaves what was moved before in `done()`.
+//! Nothing here waits, and no thread is bound to an operation: blocking calls, non-blocking calls and queues are built on
+//! these. After a failure `done()` has the bytes that were moved before it.
 
 use super::WaitFor;
 use crate::{End, Failure};
@@ -18,11 +18,11 @@ use std::io::{IoSlice, IoSliceMut};
 pub enum Advance {
     /// It is done.
     Done,
-    /// It goes on when this has come.
+    /// The operation goes on when this has come.
     Pending(WaitFor),
 }
 
-/// Bytes to be sent, all of them.
+/// A send of all bytes of its buffers.
 #[derive(Debug)]
 pub struct Send<'a> {
     buffers: &'a [IoSlice<'a>],
@@ -30,7 +30,7 @@ pub struct Send<'a> {
     done: usize,
 }
 
-/// Bytes to be received.
+/// A receive into its buffers.
 #[derive(Debug)]
 pub struct Receive<'a, 'b> {
     buffers: &'a mut [IoSliceMut<'b>],
@@ -46,30 +46,30 @@ impl<'a> Send<'a> {
         Self { buffers, total, done }
     }
 
-    /// Bytes that are sent.
+    /// Bytes sent so far.
     #[inline]
     pub fn done(&self) -> usize {
         self.done
     }
 
-    /// Bytes in all.
+    /// Bytes to be sent in all.
     #[inline]
     pub fn total(&self) -> usize {
         self.total
     }
 
-    /// Whether it is done; else it is pending on room.
+    /// Whether the send is done; else it is pending on room.
     pub fn state(&self) -> Advance {
         if self.done >= self.total { Advance::Done } else { Advance::Pending(WaitFor::Room) }
     }
 
-    /// So many more bytes went another way.
+    /// Counts `bytes` that were moved another way.
     pub fn add(&mut self, bytes: usize) {
         self.done += bytes;
     }
 
-    /// Sends what there is room for; `wake` is to wake the far side's waiter, if there is one. Pending on [`WaitFor::Credit`]: if
-    /// that does not come soon, the ring can be longer ([`End::request_room`]).
+    /// Sends as many bytes as there is room for; calls `wake` to wake the far side's waiter, if there is one. Pending on
+    /// [`WaitFor::Credit`]: if that does not come soon, the ring can be made longer ([`End::request_room`]).
     ///
     /// # Errors
     /// Nothing more can be sent.
@@ -97,22 +97,23 @@ impl<'a> Send<'a> {
 }
 
 impl<'a, 'b> Receive<'a, 'b> {
-    /// Receives what is there; with a `least` of more than 1 into one buffer after the other, until there are so many bytes.
+    /// Receives the bytes that have arrived. With a `least` of more than 1, fills one buffer after the other until
+    /// `least` bytes are there.
     #[inline]
     pub fn new(buffers: &'a mut [IoSliceMut<'b>], least: usize) -> Self {
         Self { buffers, least, done: 0 }
     }
 
-    /// Bytes that were received.
+    /// Bytes received so far.
     #[inline]
     pub fn done(&self) -> usize {
         self.done
     }
 
-    /// Receives what is there; `wake` is to wake the far side's waiter, if there is one.
+    /// Receives the bytes that have arrived; calls `wake` to wake the far side's waiter, if there is one.
     ///
     /// # Errors
-    /// Nothing more comes: [`Failure::Ended`] in order.
+    /// Nothing more comes: [`Failure::Ended`] is the regular end.
     #[inline(always)]
     pub fn try_advance(
         &mut self,
@@ -134,10 +135,10 @@ impl<'a, 'b> Receive<'a, 'b> {
         }
     }
 
-    /// As [`Self::try_advance`], but leaves the bytes where they are, however few.
+    /// As [`Self::try_advance`], but leaves the bytes in the ring, however few.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::try_advance`].
     pub fn try_peek(&mut self, end: &End, tid: u32) -> Result<Advance, Failure> {
         match end.try_peek(tid, self.buffers) {
             Ok(bytes) => {
@@ -175,7 +176,7 @@ impl<'a, 'b> Receive<'a, 'b> {
 }
 
 impl End {
-    /// The reader takes nothing: lets the ring, or what keeps sent bytes until they have landed, become longer.
+    /// Called when the reader takes nothing: lets the ring, or the retention ring, become longer.
     pub fn request_room(&self) {
         if self.keeps_too_little() {
             self.request_retention();

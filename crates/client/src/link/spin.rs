@@ -5,13 +5,13 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// Threads of this process that spin now.
 static SPINNERS: AtomicU32 = AtomicU32::new(0);
 
-/// The right to spin. Half of the processors may be spun on by one process: when more threads wait than that, those
-/// that they wait for need the processors.
+/// The right to spin. One process may spin on half of the processors: if more of its threads wait, the threads that they
+/// wait for need the processors.
 #[derive(Debug)]
 pub struct Spinner(());
 
 impl Spinner {
-    /// `None` if `most` threads of this process spin already, or if there is no time (`ns` is 0) to spin.
+    /// `None` if `most` threads of this process spin already, or `ns` is 0.
     #[inline]
     pub fn among(ns: u32, most: u32) -> Option<Self> {
         if ns == 0 {
@@ -22,7 +22,7 @@ impl Spinner {
         (before < most).then_some(spinner)
     }
 
-    /// In the child of `fork` nobody spins.
+    /// Resets the count: in the child of `fork` no thread spins.
     pub fn forget_all() {
         SPINNERS.store(0, Relaxed);
     }

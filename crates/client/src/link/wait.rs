@@ -6,20 +6,20 @@ use core::sync::atomic::Ordering::Relaxed;
 use crosslane_wire::WaiterId;
 use std::time::{Duration, Instant};
 
-/// Sleep of those who cannot be rung: another waiter is there first, or the daemon cannot be asked.
+/// Sleep of a thread that the far side cannot wake: another waiter is registered, or the daemon cannot be asked.
 pub const BLIND: Duration = Duration::from_millis(5);
-/// Sleep of those who are woken by another thread of this process, should that one have missed them.
+/// Sleep of a thread that another thread of this process wakes, in case that one missed it.
 const QUEUED: Duration = Duration::from_millis(200);
 
-/// How a program waits: what is different in the preload library, which lives in a program that does not know of it (signals, closed
-/// descriptors, limits, sandboxes), and in a program that is written for streams.
+/// How a program waits: what differs between the preload library, which lives in a program that does not know of it
+/// (signals, closed descriptors, limits, sandboxes), and a program that is written for streams.
 pub trait Sleeper {
-    /// Why a call that waits ends early.
+    /// Why a waiting call ends early.
     type Error;
-    /// A wake event of this program that the daemon knows of.
+    /// A wake event of this program, registered with the daemon.
     type Waiter;
 
-    /// The kernel's number of this thread.
+    /// The kernel's id of this thread.
     fn tid(&self) -> u32;
 
     /// Longest spin of the host, ns.
@@ -28,38 +28,38 @@ pub trait Sleeper {
     /// Threads of this process that may spin at a time.
     fn spinners(&self) -> u32;
 
-    /// Whether this thread may go to another processor to spin there.
+    /// Whether this thread may move to another processor to spin there.
     fn may_move(&self) -> bool;
 
-    /// Before a sleep.
+    /// Called before a sleep.
     fn prepare(&self) {}
 
-    /// A wake event for one sleep; `None`: there is none to be had now.
+    /// Takes a wake event for one sleep; `None`: none is available now.
     fn take(&self) -> Result<Option<Self::Waiter>, Self::Error>;
 
-    /// Its number on this host.
+    /// The waiter's number on this host.
     fn id(waiter: &Self::Waiter) -> WaiterId;
 
-    /// Gives it back; `what` is not waited for any more.
+    /// Returns the waiter; `what` is not waited for any more.
     fn give(&self, waiter: Self::Waiter, what: WaitFor);
 
-    /// Another waiter is registered for `what`, maybe one of this process: whether that one will wake us when it leaves.
+    /// Another waiter is registered for `what`, perhaps of this process: returns whether its thread will wake this one when it leaves.
     fn queue_up(&self, what: WaitFor, waiter: WaiterId) -> bool {
         let _ = (what, waiter);
         false
     }
 
-    /// The end of what [`Self::queue_up`] began.
+    /// Ends what [`Self::queue_up`] began.
     fn leave_queue(&self, waiter: WaiterId) {
         let _ = waiter;
     }
 
-    /// Blocks until the waiter is rung, the kernel or the daemon has news of the end, which is taken notice of, or until `until`. Whether
-    /// something was heard.
+    /// Blocks until the waiter is woken, until the kernel or the daemon reports an event of the end, which this call
+    /// handles, or until `until`. Returns whether there was an event.
     fn block(&self, waiter: Option<&Self::Waiter>, until: Option<Instant>) -> Result<bool, Self::Error>;
 }
 
-/// How long to spin for `what` at `end` now, ns: not at all where that keeps the far side from running.
+/// How long to spin for `what` at `end`, ns: 0 where a spin keeps the far side from running.
 #[inline]
 pub(super) fn spin_ns<S: Sleeper>(sleeper: &S, end: &End, what: WaitFor) -> u32 {
     if what.is_long() || end.engine_waited() {
@@ -68,8 +68,8 @@ pub(super) fn spin_ns<S: Sleeper>(sleeper: &S, end: &End, what: WaitFor) -> u32 
     crate::apart::spin_ns(end, end.budget(what).ns(sleeper.spin_limit()), sleeper.may_move())
 }
 
-/// Waits until `what` may have come at `end`, or `also()` holds, which the far side signals by the same wakeup. `Ok(false)`: it had not by
-/// `deadline`.
+/// Waits until `what` may have come at `end`, or `also()` returns `true`, for which the far side uses the same wakeup.
+/// `Ok(false)`: neither by `deadline`.
 #[inline]
 pub fn wait<S: Sleeper>(
     sleeper: &S,
@@ -124,7 +124,7 @@ fn sleep<S: Sleeper>(
     outcome
 }
 
-/// Looks and sleeps, for `cap` at most; while a request may be under way only until it is not, and looks again.
+/// Looks, then sleeps for `cap` at most. While a request may be under way, sleeps only until it has landed, and looks again.
 fn doze<S: Sleeper>(
     sleeper: &S,
     end: &End,

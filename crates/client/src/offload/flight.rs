@@ -1,4 +1,4 @@
-//! A transfer that nobody waits for: its program looks at it from time to time.
+//! A transfer for which no thread waits: its program checks it from time to time.
 
 use super::{Handed, LOOK, Offload};
 use crosslane_shm::submission::{Cancelled, Descriptor, RequestId, Way};
@@ -6,26 +6,26 @@ use rustix::fd::BorrowedFd;
 use rustix::thread::Timespec;
 use std::time::Instant;
 
-/// A transfer under way. It must be landed or recalled before its buffers go elsewhere.
+/// A transfer under way. Land or recall it before its buffers are used otherwise.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Flight {
     engine: &'static Offload,
     request: RequestId,
     way: Way,
-    /// When it was last seen to have moved, and how far it was.
+    /// When it was last seen to have made progress, and the bytes moved by then.
     moved: (Instant, u64),
 }
 
 impl Offload {
-    /// Hands a transfer over; `None`: not now.
+    /// Submits a transfer; `None`: not possible now.
     pub(crate) fn launch(&'static self, way: Way, descriptor: &Descriptor) -> Option<Flight> {
         let index = self.take_slot(way)?;
         let request = self.submit(way, index, descriptor);
         Some(Flight { engine: self, request, way, moved: (Instant::now(), 0) })
     }
 
-    /// Rung for flights that want it; to be heard by edges, since nobody reads it.
+    /// The engine wakes this for flights that asked for it. Poll it edge-triggered, since this process never reads it.
     pub fn completions(&self) -> BorrowedFd<'static> {
         self.completions
     }
@@ -36,12 +36,12 @@ impl Flight {
         self.engine.queue.has_ended(self.request)
     }
 
-    /// The engine is to signal its end through [`Offload::completions`]; `true` if it has ended already.
+    /// Asks the engine to signal the end of the transfer through [`Offload::completions`]; `true` if it has ended already.
     pub(crate) fn want_waker(&self) -> bool {
         self.engine.queue.want_waker(self.request)
     }
 
-    /// What came of it, if it has ended, or has stood still and could be taken back.
+    /// The outcome, if the transfer has ended, or made no progress and could be cancelled.
     pub(crate) fn land(&mut self) -> Option<Handed> {
         if self.has_ended() {
             return Some(self.over(self.engine.ended(self.request)));
@@ -59,7 +59,7 @@ impl Flight {
         Some(self.over(handed))
     }
 
-    /// Takes it back; waits while a piece of it is being copied.
+    /// Cancels the transfer; waits while a piece of it is being copied.
     pub(crate) fn recall(&mut self) -> Handed {
         let (pause, begun) = (Timespec { tv_sec: 0, tv_nsec: 1_000_000 }, Instant::now());
         loop {

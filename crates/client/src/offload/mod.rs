@@ -2,9 +2,9 @@
 //! another processor copies.
 //!
 //! ```text
-//!   attach: submission queue, wakers, consent (guard page) --> run: fill a slot, ring if the engine sleeps, sleep --> how much, or why not
+//!   attach: submission queue, wakers, guard page --> run: fill a slot, wake the engine if it sleeps, sleep --> outcome
 //! ```
-//! A transfer that does not end is taken back, see `stall`. Nobody gets a buffer back that the engine may still touch.
+//! A transfer that does not end is cancelled, see `stall`. A program gets no buffer back that the engine may still touch.
 
 mod flight;
 mod signals;
@@ -37,58 +37,58 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Buffers that are remembered; the daemon remembers more.
 const REGISTERED_MAX: usize = 32;
 
-/// How long an engine is left alone that did not come to a transfer, ns.
+/// How long no transfers are submitted after the engine did not get to one in time, ns.
 const REST_NS: u64 = 1_000_000_000;
 
-/// What a process shares with the engine. It belongs to one session, and stays until the process ends.
+/// What a process shares with the engine. It belongs to one session, and exists until the process ends.
 #[derive(Debug)]
 pub struct Offload {
     queue: SubmissionQueue,
-    /// Slots in use, each way.
+    /// Bitmaps of the slots in use, for each direction.
     taken: [[AtomicU64; SLOTS / 64]; 2],
-    /// Wakers of the engine's threads, and what they say.
+    /// Wakers of the engine's threads, each with its word.
     wakers: [(BorrowedFd<'static>, u64); 2],
-    /// Rung at the end of a transfer for which [`Flight::want_waker`] asked. Nobody here takes the wakes: the daemon does,
-    /// before the next one.
+    /// Woken at the end of a transfer for which [`Flight::want_waker`] asked. This process never clears it: the daemon
+    /// does, before the next wake.
     completions: BorrowedFd<'static>,
     guard: Guard,
     stall: Stall,
     least: usize,
-    /// Buffers that the engine was told of, and its names for them; 0: it does not take them.
+    /// Buffers registered with the engine, and its handles for them; 0: the engine does not take the buffer.
     registered: Mutex<VecDeque<(BufferId, u32)>>,
-    /// It is of no use any more.
+    /// The engine cannot be used any more.
     over: AtomicBool,
-    /// Nothing is handed over before: ns of the monotonic clock; 0 as a rule.
+    /// No transfer is submitted before this time: ns of the monotonic clock; 0 unless the engine was late.
     rest: AtomicU64,
 }
 
-/// What came of a transfer.
+/// Outcome of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handed {
-    /// So many bytes were moved.
+    /// Bytes were moved.
     Transferred {
         /// Bytes.
         bytes: usize,
-        /// Room was given back, and the far side may sleep for it.
+        /// The engine gave credit, and the far side may sleep for it.
         credited: bool,
     },
-    /// The engine does not do it: the bytes before that, and the rest is for the caller, now and perhaps always.
+    /// The engine does not do this transfer, or the rest of it: the caller must, now and perhaps always.
     Declined {
         /// Bytes that were moved.
         bytes: usize,
     },
-    /// The program's buffer is not there.
+    /// A page of the program's buffer is not mapped.
     Fault {
         /// Bytes that were moved.
         bytes: usize,
     },
-    /// The engine stands still where nobody can take its place: the stream is over, and its slot must not be used again.
+    /// The engine is stuck where the program cannot continue its work: the stream is over, and the slot must not be used again.
     Lost,
 }
 
 impl Offload {
-    /// Consents: makes a submission queue and wakers, tells the daemon, and puts the guard where that says. `keep` puts a descriptor
-    /// out of the program's way, and it stays open.
+    /// Sets up: makes a submission queue and wakers, sends them to the daemon, and maps the guard page where the daemon's
+    /// answer says. `keep` moves a descriptor out of the program's way; it stays open.
     pub fn attach(
         session: &Session,
         keep: impl Fn(OwnedFd) -> BorrowedFd<'static>,
@@ -125,14 +125,14 @@ impl Offload {
         })
     }
 
-    /// Whether a call of so many bytes is worth handing over.
+    /// Whether a call of this many bytes is worth a transfer.
     #[inline]
     pub fn is_worth(&self, bytes: usize) -> bool {
         bytes >= self.least && !self.over.load(Relaxed) && (self.rest.load(Relaxed) == 0 || self.has_rested())
     }
 
-    /// An engine that did not come to a transfer in time is left alone for a while: it has too much to do, or is held up by
-    /// another program's memory.
+    /// Whether the engine may be used again after it did not get to a transfer in time: it has too much to do, or is
+    /// delayed by another program's memory.
     #[cold]
     fn has_rested(&self) -> bool {
         let rested = now_ns() >= self.rest.load(Relaxed);
@@ -142,8 +142,8 @@ impl Offload {
         rested
     }
 
-    /// The engine's name for a buffer, which `register_buffer` asks for the first time; `None`: it does not take it, or another thread
-    /// asks just now.
+    /// The engine's handle for a buffer, which `register_buffer` requests the first time; `None`: the engine does not
+    /// take it, or another thread is requesting one just now.
     pub(crate) fn registered(&self, located: &Located, register_buffer: impl FnOnce() -> u32) -> Option<u32> {
         let mut registered = self.registered.try_lock().ok()?;
         let known = registered.iter().find(|(id, _)| *id == located.id).map(|(_, handle)| *handle);
@@ -156,8 +156,8 @@ impl Offload {
         (handle != 0).then_some(handle)
     }
 
-    /// Hands a transfer over and sleeps until it has ended. Only while there is an [`Allowed`], until whose end signals wait: no
-    /// handler runs, or jumps away, while the buffer is the engine's.
+    /// Submits a transfer and sleeps until it has ended. Call it only while an [`Allowed`] exists, which delays signals
+    /// until it is dropped: no handler runs, or jumps away, while the engine may touch the buffer.
     pub fn run(&self, way: Way, descriptor: &Descriptor) -> Handed {
         let Some(index) = self.take_slot(way) else { return Handed::Declined { bytes: 0 } };
         signals::mask();
@@ -177,7 +177,7 @@ impl Offload {
         request
     }
 
-    /// The slot is free, unless the engine may still write there.
+    /// Frees the slot, unless the engine may still write to it.
     fn give_back(&self, request: RequestId, way: Way, handed: Handed) {
         if handed != Handed::Lost {
             self.queue.free(request);
@@ -199,7 +199,7 @@ impl Offload {
         self.ended(request)
     }
 
-    /// Looks at a transfer that has made no progress for `still`: what came of it, if it was taken back.
+    /// Checks a transfer that has made no progress for `still`: its outcome, if it was cancelled.
     fn look(&self, request: RequestId, way: Way, still: Duration) -> Option<Handed> {
         match self.stall.look(&self.queue, request, way, still, &self.guard) {
             Stalled::No => None,
@@ -218,7 +218,7 @@ impl Offload {
         }
     }
 
-    /// What came of a transfer that has ended.
+    /// Outcome of a transfer that has ended.
     fn ended(&self, request: RequestId) -> Handed {
         let (done, outcome) = self.queue.result(request);
         let bytes = usize::try_from(done).unwrap_or(0);
@@ -234,7 +234,7 @@ impl Offload {
         }
     }
 
-    /// The buffer was taken back. What was received may have given room back.
+    /// Outcome of a transfer that was cancelled. If it received bytes, the engine may have given credit.
     fn back(&self, request: RequestId) -> Handed {
         let bytes = usize::try_from(self.queue.result(request).0).unwrap_or(0);
         if bytes > 0 { Handed::Transferred { bytes, credited: true } } else { Handed::Declined { bytes } }

@@ -1,15 +1,15 @@
-//! Transfers that do not end: the engine is busy, its daemon was stopped, or is gone.
+//! Transfers that do not end: the engine is busy, or its daemon is stopped or has ended.
 //!
 //! ```text
 //!   between two pieces          -> cancelled: the program has its buffer back, and goes on by itself
-//!   the lease has hung up       -> no thread of the daemon's works for us any more, in the kernel or out of it
+//!   the lease has hung up       -> no thread of the daemon works for this process any more, in the kernel or out of it
 //!   a piece is being copied     -> waited for, as for any copy by the kernel; unless the thread is stopped: then the guard
-//!                                  is taken away, the thread is seen to be stopped still, and the piece is revoked
-//!   a piece takes effect        -> a few instructions; a thread that is stopped just there has ring and arena half done:
+//!                                  page is unmapped, the thread is checked to be stopped still, and the piece is revoked
+//!   a piece takes effect        -> a few instructions; a thread that is stopped there leaves ring and state half changed:
 //!                                  the stream is over
 //! ```
-//! A thread is stopped on its way back to its program only, never inside `process_vm_writev`. So once it is seen stopped
-//! after the guard was taken away, no copy is under way, and none can begin.
+//! A thread stops only on its way back to user space, never inside `process_vm_writev`. So once it is seen stopped after
+//! the guard page was unmapped, no copy is under way, and none can begin.
 
 use crosslane_shm::guard::Guard;
 use crosslane_shm::submission::{Cancelled, RequestId, SubmissionQueue, Way};
@@ -19,32 +19,32 @@ use rustix::net::sockopt;
 use rustix::process::{PTracer, Pid, set_ptracer};
 use std::time::Duration;
 
-/// A transfer without progress for so long is better done by the program.
+/// After this time without progress the program moves the rest of a transfer by itself.
 const STALL_AFTER: Duration = Duration::from_millis(60);
-/// A thread that is stopped for so long is not waited for.
+/// A thread that has been stopped for this long is not waited for.
 const STOPPED: Duration = Duration::from_millis(200);
-/// The same where the stream is lost by it.
+/// The same where not waiting loses the stream.
 const LONG: Duration = Duration::from_secs(5);
-/// The threads' names.
+/// Names of the daemon's threads.
 const NAMES: [&str; 2] = ["offload-out", "offload-in"];
 
-/// What is to be done about a transfer.
+/// What to do about a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stalled {
-    /// Wait on.
+    /// Wait longer.
     No,
-    /// The buffer is the program's again.
+    /// The transfer was cancelled: the program has its buffer back.
     Back,
-    /// The same, and the engine is of no use any more.
+    /// The same, and the engine must not be used any more.
     Gone,
-    /// The same, and the state of the rings is not known.
+    /// The same, and the state of the rings is unknown.
     Lost,
 }
 
-/// How the engine's threads are looked at.
+/// How the engine's threads are observed.
 #[derive(Debug)]
 pub(super) struct Stall {
-    /// Hangs up when they work for us no more. Nobody here can make it do so, as could be done to the session's socket.
+    /// Hangs up when the threads do not work for this process any more. Unlike the session's socket, this process cannot hang it up.
     lease: BorrowedFd<'static>,
     daemon: Pid,
     uid: u32,
@@ -52,7 +52,7 @@ pub(super) struct Stall {
 }
 
 impl Stall {
-    /// `None` if the threads cannot be seen: then a stopped one could not be told from one that copies.
+    /// `None` if the threads are not visible in `/proc`: then a stopped thread could not be told from one that copies.
     pub(super) fn new(
         session: BorrowedFd<'_>,
         lease: BorrowedFd<'static>,
@@ -64,16 +64,16 @@ impl Stall {
         (named(0) && named(1)).then_some(stall)
     }
 
-    /// Lets the daemon reach this process where Yama would not: only one that is not root needs that.
+    /// Permits the daemon to access this process where Yama would not; only needed if this process is not root's.
     pub(super) fn let_in(&self) {
         let scope = std::fs::read("/proc/sys/kernel/yama/ptrace_scope");
         if self.uid != 0 && scope.is_ok_and(|scope| !scope.starts_with(b"0")) {
-            // Where this fails, copies are refused, and the program goes on by itself.
+            // If this fails, the kernel refuses copies, and the program goes on by itself.
             let _ = set_ptracer(PTracer::ProcessID(self.daemon));
         }
     }
 
-    /// Looks at a transfer that has made no progress for `still`.
+    /// Checks a transfer that has made no progress for `still`.
     pub(super) fn look(
         &self,
         queue: &SubmissionQueue,
@@ -105,7 +105,7 @@ impl Stall {
         }
     }
 
-    /// Whether no thread of the daemon's is left that works for us.
+    /// Whether no thread of the daemon works for this process any more.
     fn is_gone(&self) -> bool {
         let mut fds = [PollFd::from_borrowed_fd(self.lease, PollFlags::empty())];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };

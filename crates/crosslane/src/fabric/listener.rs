@@ -1,4 +1,4 @@
-//! Where native streams come in.
+//! Listeners for native streams.
 
 use super::{Fabric, new_socket};
 use crate::attachment::Attachment;
@@ -14,14 +14,14 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Connections that may wait to be accepted.
+/// Connections that may wait for `accept`.
 const BACKLOG: i32 = 1024;
 
-/// A listener; closed when dropped. It outlives the daemon: as soon as there is one again, it is announced to that.
+/// A listener; closed when dropped. It outlives the daemon: it is reported to the next daemon as soon as one runs.
 #[derive(Debug)]
 pub struct Listener {
     fabric: Fabric,
-    /// The session with the daemon that knows of it.
+    /// The session with the daemon that knows the listener.
     attachment: Mutex<&'static Attachment>,
     socket: OwnedFd,
     address: SocketAddr,
@@ -41,7 +41,7 @@ impl Listener {
         Ok(Self { fabric, attachment: Mutex::new(attachment), socket, address })
     }
 
-    /// The session with the daemon that knows of it; a new one if the last one's daemon has ended.
+    /// The session with the daemon that knows the listener; opens a new one if the last one's daemon has ended.
     pub(crate) fn attachment(&self) -> Result<&'static Attachment, Error> {
         let mut attachment = self.attachment.lock().unwrap_or_else(PoisonError::into_inner);
         if attachment.is_over() {
@@ -52,7 +52,7 @@ impl Listener {
         Ok(*attachment)
     }
 
-    /// Where it listens, with the port that was chosen.
+    /// The listening address, with the port that was chosen.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -60,8 +60,8 @@ impl Listener {
     /// Waits for the next connection.
     ///
     /// # Errors
-    /// [`Error::Plain`] if the one that came is plain TCP, and was closed: others may follow. [`Error::DaemonGone`] if the
-    /// daemon ends meanwhile, [`Error::Session`] while there is none: once there is one again, a call succeeds.
+    /// [`Error::Plain`] if the connection is plain TCP, and was closed: others may follow. [`Error::DaemonGone`] if the
+    /// daemon ends during the call, [`Error::Session`] while none runs: once one runs again, a call succeeds.
     pub fn accept(&self) -> Result<Stream, Error> {
         loop {
             if let Some(stream) = self.accept_until(None)? {
@@ -132,12 +132,12 @@ impl Drop for Listener {
     }
 }
 
-/// Tells the daemon of a listening socket.
+/// Reports a listening socket to the daemon.
 fn announce(attachment: &Attachment, socket: &OwnedFd) -> Result<(), Error> {
     attachment.ask(|session| session.listen(socket.as_fd()))
 }
 
-/// The stream that an accepted connection is.
+/// Makes the stream of an accepted connection.
 fn accepted(attachment: &'static Attachment, socket: OwnedFd, remote: SocketAddr) -> Result<Stream, Error> {
     let end = attachment.end(&Request::Accept, socket.as_fd(), remote)?;
     let was_attached = end.was_attached();
@@ -145,7 +145,7 @@ fn accepted(attachment: &'static Attachment, socket: OwnedFd, remote: SocketAddr
     if was_attached {
         return Ok(stream);
     }
-    // The other end's daemon had given up waiting for ours: its program connected by plain TCP.
+    // The connecting host's daemon had given up waiting for this one's: its program connected by plain TCP.
     stream.give_up();
     Err(Error::Plain { remote, why: Plain::NotAnnounced })
 }

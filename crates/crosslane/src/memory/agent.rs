@@ -1,4 +1,4 @@
-//! The thread that executes what others ask of this program's memory.
+//! The agent: the thread that executes other programs' requests on this program's memory.
 
 use super::Error;
 use super::connection::{Connection, Owner};
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What the agent's epoll set has besides the connections, which are numbered from [`FIRST`] on.
+/// Tokens in the agent's epoll set that are not connections; those are numbered from [`FIRST`] on.
 const LISTENER: u64 = 0;
 const WAITER: u64 = 1;
 const WAKEUP: u64 = 2;
@@ -29,12 +29,12 @@ const DAEMON: u64 = 3;
 const FIRST: u64 = 4;
 /// Most requesters at a time; others are refused.
 const REQUESTERS: usize = 4096;
-/// Rounds of work between two looks at what the kernel says.
+/// Rounds of work between two checks of kernel events.
 const ROUNDS: u32 = 256;
 /// Sleep between two attempts to find a daemon.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// The agent: all its requesters, served by turns.
+/// The agent: serves all its requesters in turn.
 #[derive(Debug)]
 pub(super) struct Agent {
     listener: Listener,
@@ -42,12 +42,12 @@ pub(super) struct Agent {
     owner: Owner,
     connections: BTreeMap<u64, Connection>,
     last: u64,
-    /// No connection could be accepted for want of descriptors or memory: the listener is not looked at for a while.
+    /// A connection could not be accepted for lack of descriptors or memory: the listener is not polled for a while.
     deaf: bool,
     budget: Budget,
 }
 
-/// What the agent has of one session with the daemon.
+/// The agent's resources of one session with the daemon.
 #[derive(Debug)]
 struct Tie {
     attachment: &'static Attachment,
@@ -89,13 +89,13 @@ impl Agent {
         self.owner.handle.clone()
     }
 
-    /// Serves until it is stopped; when the daemon has ended, by the next one. Ends as well if that one refuses.
+    /// Serves until it is stopped; after the daemon has ended, with the next one. Also ends if that one refuses.
     pub(super) fn run(mut self) {
         while self.serve() && self.rejoin() {}
         self.owner.notices.end();
     }
 
-    /// Serves until it is stopped (`false`), or the daemon is gone.
+    /// Serves until it is stopped (`false`), or the daemon has ended.
     fn serve(&mut self) -> bool {
         let mut rounds = 0;
         while !self.is_stopped() {
@@ -113,7 +113,7 @@ impl Agent {
         false
     }
 
-    /// Waits for a daemon and makes itself known to it. `false` if it is stopped or refused.
+    /// Waits for a daemon and registers with it. `false` if the agent is stopped or refused.
     fn rejoin(&mut self) -> bool {
         self.connections.clear();
         while !self.is_stopped() {
@@ -138,7 +138,7 @@ impl Agent {
         self.owner.handle.stop.load(Ordering::Acquire)
     }
 
-    /// Gives each requester a turn; whether anything was done.
+    /// Gives each requester a turn; returns whether any work was done.
     fn round(&mut self) -> bool {
         let (owner, mut busy) = (&mut self.owner, false);
         self.connections.retain(|_, connection| match connection.run_once(owner) {
@@ -151,7 +151,7 @@ impl Agent {
         busy
     }
 
-    /// Nothing is to be done: spins for a while, then sleeps. `false` if the daemon is gone.
+    /// No requester has work: spins for a while, then sleeps. `false` if the daemon has ended.
     fn rest(&mut self) -> bool {
         let limit = self.tie.attachment.spin_ns();
         let ns = if self.connections.is_empty() { 0 } else { self.budget.ns(limit) };
@@ -171,7 +171,7 @@ impl Agent {
         self.connections.values().any(|connection| connection.is_ready(&self.owner)) || self.is_stopped()
     }
 
-    /// Asks all requesters to ring, looks once more, sleeps.
+    /// Asks all far sides to wake the agent, looks once more, and sleeps.
     fn sleep(&mut self) -> bool {
         let id = self.tie.waiter.id();
         let mut requests = Requests::default();
@@ -197,7 +197,7 @@ impl Agent {
         goes_on
     }
 
-    /// Waits for what the kernel has to say, and sees to it; whether that was anything. `None` if the daemon is gone.
+    /// Waits for kernel events and handles them; returns whether there were any. `None` if the daemon has ended.
     fn look(&mut self, timeout: Option<Duration>) -> Option<bool> {
         let mut events = [const { core::mem::MaybeUninit::uninit() }; 64];
         let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
@@ -226,7 +226,7 @@ impl Agent {
         Some(heard)
     }
 
-    /// Takes one new requester. One that is plain TCP, or one too many, is closed.
+    /// Accepts one new requester. A connection that is plain TCP, or one too many, is closed.
     fn accept(&mut self) {
         let stream = match self.listener.try_accept() {
             Ok(Some(stream)) => stream,
@@ -244,7 +244,7 @@ impl Agent {
         }
     }
 
-    /// Whether connections are looked for.
+    /// Starts or stops polling for connections.
     fn listen(&mut self, on: bool) {
         let flags = if on { epoll::EventFlags::IN } else { epoll::EventFlags::empty() };
         let data = epoll::EventData::new_u64(LISTENER);
@@ -252,7 +252,7 @@ impl Agent {
     }
 }
 
-/// Whether a daemon that is there wants nothing of us; else one may come, or be less busy.
+/// Whether a running daemon refuses this program for good; after other errors a daemon may start, or become less busy.
 fn is_final(error: &stream::Error) -> bool {
     use SessionError::{Decode, Refused, Unexpected};
     matches!(error, stream::Error::Session(Refused(_) | Unexpected(_) | Decode(_)))

@@ -1,5 +1,5 @@
-//! One requester, as the owner's agent sees it: its commands are executed as they come, a bounded number in a turn, and
-//! no more are read while it does not take its answers.
+//! One requester, as the owner's agent serves it: executes its commands in order, a limited number in a turn, and reads
+//! no more of them while the requester does not take its answers.
 
 use super::SharedBytes;
 use super::handle::Handle;
@@ -14,21 +14,21 @@ use crosslane_wire::access::{ANSWER, Answer, COMMAND, Command, Denial, HANDSHAKE
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Commands, and bytes, of one requester in one turn.
+/// Most commands, and bytes, of one requester in one turn.
 const COMMANDS: usize = 64;
 const BYTES: usize = 4 * PIECE;
-/// Bytes of answers that may wait before no more commands are read: besides these, one piece of a get.
+/// Bytes of unsent answers from which on no more commands are read; one piece of a get may be added to them.
 const WAITING: usize = 64 * ANSWER;
-/// Gets of one requester that may wait.
+/// Most gets of one requester that may be pending.
 const GETS: usize = 64;
 
-/// What commands are executed on.
+/// The memory and the notices that commands work on.
 #[derive(Debug)]
 pub(super) struct Owner {
     pub(super) regions: Arc<Regions>,
     pub(super) notices: Arc<Notices>,
     pub(super) handle: Handle,
-    /// Bytes of a get on their way, or those that may not be stored; one piece.
+    /// Buffer for one piece: bytes of a get on their way, or bytes of a put that must be discarded.
     pub(super) scratch: Vec<u8>,
 }
 
@@ -37,20 +37,20 @@ pub(super) struct Owner {
 pub(super) struct Connection {
     stream: Stream,
     stage: Stage,
-    /// What has come of the command (or the handshake) that is being read.
+    /// The bytes of the next command (or the handshake) that have arrived.
     head: [u8; COMMAND],
     have: usize,
     /// Number of the next command.
     next: u64,
-    /// The last command that was executed and has no answer of its own, if that was not said yet.
+    /// Number of the last unsignaled command that was executed, if that was not reported yet.
     done: Option<u64>,
     gets: VecDeque<Get>,
-    /// A fence came: nothing is read before all gets are served.
+    /// A fence was read: no commands are read until all gets are served.
     fenced: bool,
     outbox: Outbox,
-    /// Notices of this requester that wait for the program.
+    /// Number of this requester's notices that wait for the program.
     notices: Arc<AtomicU32>,
-    /// The kernel said something: look, whatever the ring says.
+    /// The kernel reported an event: check the stream, whatever the ring shows.
     pub(super) maybe_readable: bool,
 }
 
@@ -61,14 +61,14 @@ enum Stage {
     Data(Put),
 }
 
-/// The data of a put that is being read.
+/// A put whose data is being received.
 #[derive(Debug)]
 struct Put {
     number: u64,
-    /// Where the next byte goes.
+    /// Destination of the next byte.
     place: Place,
     left: usize,
-    /// The region, or why not.
+    /// The region, or the reason of refusal.
     region: Result<Arc<Opened>, Denial>,
 }
 
@@ -76,7 +76,7 @@ struct Put {
 #[derive(Debug)]
 struct Get {
     number: u64,
-    /// Where the next byte comes from.
+    /// Source of the next byte.
     place: Place,
     done: u64,
     left: u64,
@@ -105,7 +105,7 @@ impl Connection {
         &self.stream
     }
 
-    /// Works for a while; whether anything was done. An error: the connection is over.
+    /// Works for one turn; returns whether anything was done. An error: the connection is over.
     pub(super) fn run_once(&mut self, owner: &mut Owner) -> Result<bool, Error> {
         self.maybe_readable = false;
         let mut done = self.outbox.flush(&self.stream)?;
@@ -124,26 +124,26 @@ impl Connection {
         Ok(done + bytes > 0)
     }
 
-    /// What the agent must wait for, before it sleeps.
+    /// What the agent must wait for before it sleeps.
     pub(super) fn wants(&self, owner: &Owner) -> Option<WaitFor> {
         let room = !self.outbox.is_empty() || !self.gets.is_empty();
         WaitFor::of(self.reads(owner), room)
     }
 
-    /// Whether a turn would do something.
+    /// Whether a turn would find work.
     #[inline]
     pub(super) fn is_ready(&self, owner: &Owner) -> bool {
         self.maybe_readable || self.wants(owner).is_some_and(|what| self.stream.is_ready(what))
     }
 
-    /// Whether more commands are taken now.
+    /// Whether more commands are read now.
     fn reads(&self, owner: &Owner) -> bool {
         self.outbox.len() <= WAITING
             && self.gets.len() < if self.fenced { 1 } else { GETS }
             && !owner.notices.holds(&self.notices, &owner.handle)
     }
 
-    /// Reads a part of a command, or of its data, and executes what is whole. Returns how many bytes were read.
+    /// Reads a part of a command or its data, and executes a command that is complete. Returns how many bytes were read.
     fn read(&mut self, owner: &mut Owner) -> Result<usize, Error> {
         let count = match &mut self.stage {
             Stage::Handshake => {
@@ -237,7 +237,7 @@ impl Connection {
         }
     }
 
-    /// Sends the next piece of the first get, if all before it is sent. Returns how many bytes that was.
+    /// Sends the next piece of the first get, if all earlier answers are sent. Returns how many bytes were sent.
     fn serve_get(&mut self, owner: &mut Owner) -> Result<usize, Error> {
         if !self.outbox.is_empty() {
             return Ok(0);
@@ -245,7 +245,7 @@ impl Connection {
         let Some(get) = self.gets.front_mut() else { return Ok(0) };
         let len = get.left.min(PIECE as u64);
         let piece = &mut owner.scratch[..usize::try_from(len).unwrap_or(PIECE)];
-        // The right may have been taken back since the last piece.
+        // The owner may have withdrawn the key since the last piece.
         let read = owner.regions.access(get.place, Access::READ, |bytes| bytes.read(get.place.offset, piece));
         let (number, offset) = (get.number, get.done);
         (get.place.offset, get.done, get.left) = (get.place.offset + len, get.done + len, get.left - len);
@@ -263,7 +263,7 @@ impl Connection {
         Ok(piece.len() + ANSWER)
     }
 
-    /// A command without an answer of its own was executed, or not.
+    /// Notes the outcome of an unsignaled command.
     fn answer_unsignaled(&mut self, number: u64, outcome: Result<(), Denial>) -> Result<(), Error> {
         self.done = Some(number);
         match outcome {
@@ -295,8 +295,8 @@ impl Put {
         self.region.as_ref().map(drop).map_err(|why| *why)
     }
 
-    /// Receives the next bytes, straight to where they belong; those that may not be stored go nowhere. The right may
-    /// have been taken back since the last ones.
+    /// Receives the next bytes of a put directly into the region; discards them if they may not be stored. The owner may
+    /// have withdrawn the key since the last bytes.
     fn receive(&mut self, stream: &Stream, owner: &mut Owner) -> Result<usize, Error> {
         let stored = self.region.as_ref().map_err(|why| *why).and_then(|region| {
             region.access(self.place, Access::WRITE, |bytes| {

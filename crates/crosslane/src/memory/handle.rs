@@ -1,11 +1,11 @@
-//! The thread that serves requesters, as other threads reach it.
+//! Control of the agent by other threads.
 
 use super::Error;
 use crate::wait::Event;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-/// The agent, as other threads reach it.
+/// The agent, as other threads control it.
 #[derive(Clone, Debug)]
 pub(super) struct Handle {
     pub(super) stop: Arc<AtomicBool>,
@@ -17,12 +17,12 @@ impl Handle {
         Ok(Self { stop: Arc::default(), wakeup: Arc::new(Event::new()?) })
     }
 
-    /// Wakes it if it sleeps.
+    /// Wakes the agent if it sleeps.
     pub(super) fn wake(&self) {
         self.wakeup.wake();
     }
 
-    /// Tells it to end.
+    /// Tells the agent to end.
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.wake();

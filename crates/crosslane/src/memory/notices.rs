@@ -1,4 +1,4 @@
-//! What others notified this program of.
+//! Notifications that other programs have sent to this one.
 
 use super::Error;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -12,21 +12,21 @@ use std::time::{Duration, Instant};
 /// A notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// The region that it belongs to: [`super::Region::id`].
+    /// The region that it names: [`super::Region::id`].
     pub region: u32,
     /// The number that was sent.
     pub value: u64,
-    /// Who sent it.
+    /// Address of the sender.
     pub from: SocketAddr,
 }
 
-/// The notifications that wait for this program. They come after everything that the same peer posted before them is
-/// executed. Each peer may have [`Notices::MOST`] of them waiting, all together
-/// [`Notices::MOST_IN_ALL`]; what is posted after that waits.
+/// The notifications that wait for this program. A notification arrives after all operations that the same peer posted
+/// before it are executed. Each peer may have [`Notices::MOST`] of them waiting, all peers together
+/// [`Notices::MOST_IN_ALL`]; commands posted after that are delayed.
 #[derive(Debug)]
 pub struct Notices {
     state: Mutex<State>,
-    /// How many wait.
+    /// Number of waiting notifications.
     waiting: AtomicU32,
     arrived: Condvar,
     event: OwnedFd,
@@ -37,14 +37,14 @@ struct State {
     queue: VecDeque<(Notice, Arc<AtomicU32>)>,
     /// The agent has ended.
     over: bool,
-    /// Somebody has as many waiting as there may be.
+    /// A peer has as many notifications waiting as allowed: the agent that must be woken when the program takes one.
     held: Option<super::Handle>,
 }
 
 impl Notices {
-    /// Most notifications of one peer that wait.
+    /// Most waiting notifications of one peer.
     pub const MOST: u32 = 1024;
-    /// And of all of them: peers may come and go.
+    /// Most waiting notifications of all peers, also of those that have closed.
     pub const MOST_IN_ALL: u32 = 64 * Self::MOST;
 
     pub(super) fn new() -> Result<Self, Error> {
@@ -53,15 +53,15 @@ impl Notices {
         Ok(Self { state: Mutex::default(), waiting: AtomicU32::new(0), arrived: Condvar::new(), event })
     }
 
-    /// The next one, if one is there.
+    /// The next notification, if one is waiting.
     pub fn next(&self) -> Option<Notice> {
         self.take(&mut self.state())
     }
 
-    /// Waits for the next one, for `patience` at most (`None`: for ever). `Ok(None)`: none came in time.
+    /// Waits for the next notification, for `patience` at most (`None`: for ever). `Ok(None)`: none came in time.
     ///
     /// # Errors
-    /// [`Error::NoAgent`]: none can come any more.
+    /// [`Error::NoAgent`]: no more can come.
     pub fn wait(&self, patience: Option<Duration>) -> Result<Option<Notice>, Error> {
         let end = patience.and_then(|patience| Instant::now().checked_add(patience));
         let mut state = self.state();
@@ -83,7 +83,7 @@ impl Notices {
         }
     }
 
-    /// The agent adds one; `count` is how many of the same peer wait.
+    /// Called by the agent to add a notification; `count` is how many of the same peer wait.
     pub(super) fn push(&self, notice: Notice, count: &Arc<AtomicU32>) {
         count.fetch_add(1, Ordering::Relaxed);
         self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -96,7 +96,7 @@ impl Notices {
         self.arrived.notify_one();
     }
 
-    /// Whether the agent must hold a peer back, of which `count` wait: then it is woken when that has changed.
+    /// Whether the agent must delay a peer, of which `count` notifications wait; if so, `agent` is woken when one is taken.
     pub(super) fn holds(&self, count: &AtomicU32, agent: &super::Handle) -> bool {
         if !self.is_full(count) {
             return false;
@@ -114,7 +114,7 @@ impl Notices {
             || self.waiting.load(Ordering::Relaxed) >= Self::MOST_IN_ALL
     }
 
-    /// No more will come.
+    /// Called when no more can come.
     pub(super) fn end(&self) {
         self.state().over = true;
         self.arrived.notify_all();
@@ -142,7 +142,7 @@ impl Notices {
 }
 
 impl AsFd for Notices {
-    /// Readable while a notification waits, or none can come any more; to be polled, not read.
+    /// Readable while a notification waits, or when no more can come; to be polled, not read.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }

@@ -1,4 +1,4 @@
-//! The regions of a program, and who may do what with them.
+//! The regions of a program, and the access rights to them.
 
 use super::{BadPlace, Error, SharedBytes};
 use core::ops::Deref;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
-/// What a key gives the right to. Notifying needs none of these, only the key.
+/// Access rights of a key. To notify, any key is sufficient.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// `get`.
@@ -29,17 +29,17 @@ impl Access {
     /// `fetch_add` and `compare_swap` only.
     pub const ATOMIC: Self = Self { read: false, write: false, atomic: true };
 
-    /// Whether this is all that `needed` has.
+    /// Whether this includes all rights of `needed`.
     fn covers(self, needed: Self) -> bool {
         self.read >= needed.read && self.write >= needed.write && self.atomic >= needed.atomic
     }
 }
 
-/// A region of another program's memory, and the right to it: whoever has this value has the right, as long as the owner
-/// does not take it back. A plain value, to be sent by whatever means.
+/// A region of another program's memory, with a right to access it: any program that has this value has the right, until
+/// the owner withdraws the key. A plain value, to be sent by any means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RemoteRegion {
-    /// Its number with its owner.
+    /// The region's number at its owner.
     pub id: u32,
     /// The key.
     pub key: u64,
@@ -53,8 +53,8 @@ impl RemoteRegion {
     }
 }
 
-/// A region of this program's own memory. It is read and written here by the calls of [`SharedBytes`], which it gives access
-/// to. When dropped, nobody else reaches it any more.
+/// A region of this program's own memory, read and written here by the calls of [`SharedBytes`], to which it derefs. Once
+/// it is dropped, no other program can access the memory.
 #[derive(Debug)]
 pub struct Region {
     opened: Arc<Opened>,
@@ -68,12 +68,12 @@ pub(super) struct Regions {
     last: AtomicU32,
 }
 
-/// A region, as the agent sees it.
+/// A region, as the agent accesses it.
 #[derive(Debug)]
 pub(super) struct Opened {
     number: u32,
     bytes: Arc<SharedBytes>,
-    /// Held while the memory is accessed by one of them, so that a key that was taken back is no longer in use.
+    /// Held by the agent while it accesses the memory, so that a withdrawn key is no longer in use.
     grants: RwLock<Vec<Grant>>,
 }
 
@@ -94,18 +94,18 @@ impl Region {
         Ok(RemoteRegion { id: self.opened.number, key, len: self.opened.bytes.len() })
     }
 
-    /// Takes a key back: when this returns, nothing more is stored or loaded by it. An operation that is under way ends
-    /// with [`Denial::WrongKey`] after one of its pieces of 64 KB, or was the last one.
+    /// Withdraws a key: after this returns, no load or store uses it. An operation under way ends with
+    /// [`Denial::WrongKey`] after one of its pieces of 64 KB, or was finished before.
     pub fn withdraw(&self, remote: &RemoteRegion) {
         self.opened.grants().retain(|grant| grant.key != remote.key);
     }
 
-    /// Its number: what a [`super::Notice`] names.
+    /// The region's number, which a [`super::Notice`] contains.
     pub fn id(&self) -> u32 {
         self.opened.number
     }
 
-    /// Its memory, to be the target of gets as well.
+    /// The region's memory, which may be the target of gets as well.
     pub fn bytes(&self) -> &Arc<SharedBytes> {
         &self.opened.bytes
     }
@@ -159,8 +159,8 @@ impl Regions {
 }
 
 impl Opened {
-    /// Accesses the memory, if the key of `place` gives that right: nothing is touched before that is known, and the key is
-    /// not taken back meanwhile. `work` checks the place.
+    /// Accesses the memory, if the key of `place` gives the right `needed`: checks that first, and keeps the key from
+    /// being withdrawn meanwhile. `work` checks the place.
     pub(super) fn access<T>(
         &self,
         place: Place,
@@ -178,7 +178,7 @@ impl Opened {
         })
     }
 
-    /// The keys, to be changed; nobody accesses the memory meanwhile.
+    /// The keys, to be changed; no thread accesses the memory meanwhile.
     fn grants(&self) -> RwLockWriteGuard<'_, Vec<Grant>> {
         self.grants.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(why(&regions, reader.place(0), Access::READ), Some(Denial::UnknownRegion));
     }
 
-    /// A key that is taken back is not in use any more: neither by an access that is under way.
+    /// A key that is withdrawn is not in use any more, not even by an access under way.
     #[test]
     fn taking_a_key_back_waits_for_the_access_that_is_under_way() {
         let regions = Arc::new(Regions::default());

@@ -1,4 +1,4 @@
-//! What a requester sends and is answered: commands one way, whole, and answers the other, to where they belong.
+//! The exchange of a requester with an owner: commands are sent whole; answers go to the places that wait for them.
 
 use super::Error;
 use super::ledger::{Coming, Ledger, Op, Target};
@@ -11,20 +11,20 @@ use crosslane_wire::access::{ANSWER, Answer, Command};
 use std::io::IoSlice;
 use std::net::SocketAddr;
 
-/// Bytes that nobody waits for any more are received in pieces of this size.
+/// Bytes of a get that was abandoned are received and discarded in pieces of this size.
 const NOWHERE: usize = 4096;
 
-/// The stream to an owner, and what is under way on it.
+/// The stream to an owner, and the operations under way on it.
 #[derive(Debug)]
 pub(super) struct Exchange {
     stream: Stream,
     pub(super) ledger: Ledger,
-    /// The rest of a command that counts as posted: time ran out in its middle.
+    /// The rest of a command that counts as posted: the call's time ran out in the middle of it.
     outbox: Outbox,
-    /// What has come of the next answer.
+    /// The bytes of the next answer that have arrived.
     head: [u8; ANSWER],
     have: usize,
-    /// Bytes of a get that come now.
+    /// The get whose bytes arrive now.
     coming: Option<Coming>,
 }
 
@@ -39,8 +39,9 @@ impl Exchange {
         self.stream.peer()
     }
 
-    /// Sends a command and its data. While there is no room, answers are taken: the owner reads no more commands before.
-    /// If time runs out in its middle, the rest is kept to be sent later, and it is posted. `false`: time ran out before.
+    /// Sends a command and its data. While there is no room, takes answers, since the owner reads no more commands until
+    /// then. If time runs out in the middle of the command, the rest is kept and sent later, and it counts as posted.
+    /// `false`: time ran out before the command was begun.
     pub(super) fn send(
         &mut self,
         command: &Command,
@@ -73,8 +74,8 @@ impl Exchange {
         Ok(true)
     }
 
-    /// Takes answers and sends what waits, or waits until that can be done; `false` if time is over. `caller` is where the
-    /// bytes of [`Target::Caller`] go.
+    /// Takes answers and sends kept bytes, or waits until that is possible; `false` if time ran out. The bytes of
+    /// [`Target::Caller`] go to `caller`.
     pub(super) fn advance(&mut self, caller: &mut [u8], patience: &mut Patience) -> Result<bool, Error> {
         if self.move_on(caller)? {
             patience.moved();
@@ -84,8 +85,8 @@ impl Exchange {
         Ok(self.stream.wait(what, patience.end())?)
     }
 
-    /// Takes answers and sends what waits; whether there was anything. Answers that are there are taken also if the stream is
-    /// over by now: the next call says that it is.
+    /// Takes answers and sends kept bytes; returns whether there were any. Answers that have arrived are taken even if
+    /// the stream is over by now: the next call reports that.
     pub(super) fn move_on(&mut self, caller: &mut [u8]) -> Result<bool, Error> {
         let sent = self.outbox.flush(&self.stream);
         if self.take_answers(caller)? {
@@ -94,7 +95,7 @@ impl Exchange {
         Ok(sent? > 0)
     }
 
-    /// Nobody waits for an operation any more.
+    /// The caller does not wait for an operation any more.
     pub(super) fn abandon(&mut self, op: &Op) {
         self.ledger.abandon(op);
         if let Some(Coming { target: target @ Target::Caller, .. }) = &mut self.coming {
@@ -102,7 +103,7 @@ impl Exchange {
         }
     }
 
-    /// Takes the answers that are there; whether there were any. What fails behind one fails again in the next call.
+    /// Takes the answers that have arrived; returns whether there were any. An error after an answer occurs again in the next call.
     fn take_answers(&mut self, caller: &mut [u8]) -> Result<bool, Error> {
         let mut any = false;
         loop {
@@ -163,7 +164,7 @@ impl Exchange {
         Ok(arrived(self.stream.try_receive_into(bytes.part(coming.at, coming.left)?)?)?)
     }
 
-    /// Bytes come now, or have all come.
+    /// Begins to receive the bytes of a get, or ends that.
     fn expect(&mut self, coming: Option<Coming>) {
         match coming {
             Some(coming) if coming.left == 0 => self.ledger.came(coming.number),

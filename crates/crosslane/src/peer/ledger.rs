@@ -1,52 +1,51 @@
-//! What a requester asked for, and what was answered: which operations are done, and how. Pure.
+//! The operations of a requester and their results. Pure.
 //!
-//! Commands are numbered. *Unsignaled* ones (puts, notifications, fences) are done when the owner says so of them or of a later
-//! one; the others have an answer each. What is kept of results is bounded by [`MOST`].
+//! Commands are numbered. *Unsignaled* ones (puts, notifications, fences) are done when the owner reports that one or a later
+//! one as done; each other command has an answer of its own. The number of results that are kept is limited by [`MOST`].
 
 use crate::memory::SharedBytes;
 use crosslane_wire::access::{Answer, Denial};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Most operations under way or done whose results nobody asked for, not counting unsignaled ones that succeed.
+/// Most operations that are under way, or done with a result that was not read; unsignaled ones that succeed do not count.
 pub(super) const MOST: usize = 4096;
-/// Most unsignaled commands that were sent and not answered, more than the longest ring holds: an owner that takes commands,
-/// says nothing, and then refuses them all is kept to it.
+/// Most unsignaled commands without a report, more than the longest ring holds: limits an owner that takes commands,
+/// reports nothing, and then refuses them all.
 const UNSIGNALED_MAX: u64 = 1 << 21;
 
-/// An operation that was posted: to be given to [`super::Peer::wait`], or forgotten: then [`super::Peer::flush`] tells
-/// whether it failed.
+/// An operation that was posted. Pass it to [`super::Peer::wait`], or drop it: then [`super::Peer::flush`] reports a failure.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Op {
-    /// The first of its commands.
+    /// Number of its first command.
     first: u64,
-    /// And the last.
+    /// Number of its last command.
     last: u64,
     unsignaled: bool,
 }
 
 impl Op {
-    /// This unsignaled operation and the one posted right after it, as one.
+    /// This unsignaled operation and the one posted right after it, as one operation.
     pub(super) fn with(self, next: Self) -> Self {
         Self { last: next.last, ..self }
     }
 }
 
-/// Where the bytes of a get go.
+/// Destination of the bytes of a get.
 #[derive(Debug, Clone)]
 pub(super) enum Target {
     /// To the buffer of the call that waits for it.
     Caller,
-    /// Nowhere: nobody waits for it any more.
+    /// Discard them: the get was abandoned.
     Nowhere,
-    /// To a place in a buffer, which was checked.
+    /// A place in a buffer, which was checked.
     Buffer(Arc<SharedBytes>, u64),
 }
 
 #[derive(Debug)]
 enum Waiting {
     Value,
-    /// A value that nobody waits for any more.
+    /// Discard the value: the operation was abandoned.
     Nobody,
     Get {
         target: Target,
@@ -55,12 +54,12 @@ enum Waiting {
     },
 }
 
-/// Bytes of a get that follow.
+/// Bytes of a get that follow an answer.
 #[derive(Debug)]
 pub(super) struct Coming {
     pub(super) number: u64,
     pub(super) target: Target,
-    /// Where in the target.
+    /// Offset in the target.
     pub(super) at: u64,
     pub(super) left: u64,
 }
@@ -72,16 +71,16 @@ pub(super) struct Ledger {
     next: u64,
     /// One more than the last unsignaled command.
     unsignaled: u64,
-    /// All unsignaled commands below this are done.
+    /// All unsignaled commands with a lower number are done.
     done: u64,
     waiting: BTreeMap<u64, Waiting>,
-    /// What words held, or why not, until somebody asks.
+    /// Values of atomic operations, or their refusals, until they are read.
     values: BTreeMap<u64, Result<u64, Denial>>,
-    /// Other commands that were denied, until somebody asks.
+    /// Refusals of other commands, until they are read.
     failures: BTreeMap<u64, Denial>,
 }
 
-/// The owner answered what was not asked.
+/// The owner's answer fits no command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Senseless(pub(super) &'static str);
 
@@ -91,12 +90,12 @@ impl Ledger {
         self.waiting.len() + self.values.len() + self.failures.len() < MOST
     }
 
-    /// Whether answers must come before another command is sent.
+    /// Whether answers must arrive before another command is sent.
     pub(super) fn is_crowded(&self) -> bool {
         self.unsignaled.saturating_sub(self.done) >= UNSIGNALED_MAX
     }
 
-    /// A unsignaled command was sent.
+    /// Enters an unsignaled command that was sent.
     pub(super) fn unsignaled(&mut self) -> Op {
         let number = self.next;
         self.next += 1;
@@ -104,12 +103,12 @@ impl Ledger {
         Op { first: number, last: number, unsignaled: true }
     }
 
-    /// A command whose answer is a word.
+    /// Enters a command whose answer is a word.
     pub(super) fn value(&mut self) -> Op {
         self.expect(Waiting::Value)
     }
 
-    /// A get whose bytes go to the caller or to a buffer.
+    /// Enters a get whose bytes go to the caller or to a buffer.
     pub(super) fn get(&mut self, len: u64, target: Target) -> Op {
         self.expect(Waiting::Get { target, len, done: 0 })
     }
@@ -121,7 +120,7 @@ impl Ledger {
         Op { first: number, last: number, unsignaled: false }
     }
 
-    /// The owner answered. What is returned are the bytes that follow.
+    /// Handles an answer of the owner; returns the bytes of a get that follow it, if any.
     pub(super) fn answer(&mut self, answer: Answer) -> Result<Option<Coming>, Senseless> {
         match answer {
             Answer::Done { upto } => {
@@ -180,19 +179,19 @@ impl Ledger {
         Ok(Coming { number, target: target.clone(), at, left })
     }
 
-    /// Bytes of a get have come, as announced. It may be done now.
+    /// All bytes of a get have arrived, which may complete it.
     pub(super) fn came(&mut self, number: u64) {
         if matches!(self.waiting.get(&number), Some(Waiting::Get { len, done, .. }) if done == len) {
             self.waiting.remove(&number);
         }
     }
 
-    /// Whether an operation is done, whatever came of it.
+    /// Whether an operation is done, with or without success.
     pub(super) fn is_done(&self, op: &Op) -> bool {
         if op.unsignaled { op.last < self.done } else { !self.waiting.contains_key(&op.last) }
     }
 
-    /// Takes what came of an operation that is done: what the word held, else 0.
+    /// Takes the result of an operation that is done: the word's value before, else 0.
     pub(super) fn take(&mut self, op: &Op) -> Result<u64, Denial> {
         let mut failed = None;
         while let Some((&number, &why)) = self.failures.range(op.first..=op.last).next() {
@@ -202,8 +201,8 @@ impl Ledger {
         failed.map_or_else(|| self.values.remove(&op.last).unwrap_or(Ok(0)), Err)
     }
 
-    /// Nobody waits for an operation any more: what the word held is forgotten, and the bytes of a get that was to
-    /// bring them to its caller. That it failed, [`Self::finish`] tells, as of one that nobody ever waited for.
+    /// The caller does not wait for an operation any more: discards the word's value, and the bytes of a get to its
+    /// caller. If it fails, [`Self::finish`] reports that, as for an operation that was never waited for.
     pub(super) fn abandon(&mut self, op: &Op) {
         if op.unsignaled {
             return;
@@ -217,12 +216,12 @@ impl Ledger {
         }
     }
 
-    /// Whether everything is done.
+    /// Whether all operations are done.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.done >= self.unsignaled
     }
 
-    /// The first failure that nobody asked for, but for those of atomic operations; all of them are forgotten.
+    /// The first failure that was not read, except those of atomic operations; forgets all of them.
     pub(super) fn finish(&mut self) -> Result<(), Denial> {
         core::mem::take(&mut self.failures).into_values().next().map_or(Ok(()), Err)
     }

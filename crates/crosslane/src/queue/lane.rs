@@ -1,4 +1,4 @@
-//! One direction of a stream: what is under way, in order.
+//! One direction of a stream in a queue: its pending buffers, in order.
 
 use super::{Completion, Member, Way, here};
 use crate::error::Error;
@@ -9,7 +9,7 @@ use crosslane_client::{Failure, Transferred};
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 
-/// A buffer that was given away.
+/// A submitted buffer.
 #[derive(Debug)]
 pub(super) struct Transfer {
     pub(super) tag: u64,
@@ -17,19 +17,19 @@ pub(super) struct Transfer {
     pub(super) done: usize,
 }
 
-/// The engine has, while something is aloft, what lies behind the buffers: nobody looks there until it has landed.
+/// While a transfer is aloft, the engine uses the memory of its buffers: no other code touches it until it has landed.
 #[derive(Debug)]
 pub(super) struct Lane {
     way: Way,
     under_way: VecDeque<Transfer>,
     aloft: Option<Aloft>,
-    /// Bytes of what is aloft.
+    /// Bytes of the transfer that is aloft.
     launched: usize,
-    /// Nothing could be moved: the far side is waited for.
+    /// No byte could be moved: the lane waits for the far side.
     blocked: bool,
-    /// There was something to look at, and nothing to move: nobody may ring when there is.
+    /// There was an event, but no byte could be moved: perhaps no wake comes when that changes.
     unsure: bool,
-    /// The engine moved nothing: the program tries by itself first.
+    /// The engine moved no byte: this thread tries by itself first.
     by_hand: bool,
 }
 
@@ -62,17 +62,17 @@ impl Lane {
         self.blocked && !self.under_way.is_empty()
     }
 
-    /// Whether it is to be looked at again after a while.
+    /// Whether the lane must be checked again after a while.
     pub(super) fn is_unsure(&self) -> bool {
         self.unsure && self.is_blocked()
     }
 
-    /// The engine is to signal the end of what is aloft, if anything is.
+    /// Asks the engine to signal the end of the transfer that is aloft, if there is one.
     pub(super) fn want_waker(&self) -> bool {
         self.aloft.as_ref().is_some_and(Aloft::want_waker)
     }
 
-    /// Moves what can be moved now, or has the engine move it.
+    /// Moves as many bytes as possible now, or hands them to the engine.
     pub(super) fn advance(&mut self, stream: &Stream, member: Member, done: &mut VecDeque<Completion>) {
         if !self.land(stream, member, done) {
             return;
@@ -106,7 +106,7 @@ impl Lane {
         }
     }
 
-    /// Takes all back.
+    /// Cancels everything.
     pub(super) fn cancel(&mut self, stream: &Stream, member: Member, done: &mut VecDeque<Completion>) {
         if let Some(aloft) = self.aloft.take() {
             let outcome = stream.end().recall(here(), aloft);
@@ -122,7 +122,7 @@ impl Lane {
         if self.way == Way::Out { WaitFor::Room } else { WaitFor::Data }
     }
 
-    /// Whether nothing is aloft any more.
+    /// Lands the transfer that is aloft if it has ended; returns whether none is aloft any more.
     fn land(&mut self, stream: &Stream, member: Member, done: &mut VecDeque<Completion>) -> bool {
         let Some(aloft) = self.aloft.take() else { return true };
         match stream.end().land(here(), aloft) {
@@ -148,7 +148,7 @@ impl Lane {
             Ok(moved) => {
                 stream.wake(moved.wake);
                 self.by_hand = moved.bytes == 0;
-                // What could be moved was.
+                // The engine moved as many bytes as possible.
                 self.blocked = moved.bytes > 0 && moved.bytes < self.launched;
                 self.moved(moved.bytes, member, done);
             }
@@ -156,7 +156,7 @@ impl Lane {
         }
     }
 
-    /// Hands all that is under way to the engine, if that takes it. Whether there is nothing more to do here now.
+    /// Hands all pending buffers to the engine, if it takes them. Returns whether nothing is left to do now.
     fn launch(&mut self, stream: &Stream, member: Member, done: &mut VecDeque<Completion>) -> bool {
         if self.way == Way::Out && stream.has_posts() {
             return false;
@@ -174,7 +174,7 @@ impl Lane {
         self.aloft.is_some()
     }
 
-    /// Moves a part of the first one by this thread; `None`: nothing can be moved now, 0: the stream has ended.
+    /// Moves a part of the first buffer by this thread; `None`: no byte can be moved now, 0: the stream has ended.
     fn step(&mut self, stream: &Stream) -> Result<Option<usize>, Error> {
         let Some(front) = self.under_way.front_mut() else { return Ok(None) };
         match self.way {
@@ -194,7 +194,7 @@ impl Lane {
         }
     }
 
-    /// So many bytes more are done, of the first ones.
+    /// Counts `bytes` more as done, from the first buffer on.
     fn moved(&mut self, mut bytes: usize, member: Member, done: &mut VecDeque<Completion>) {
         while let Some(front) = self.under_way.front_mut() {
             let count = bytes.min(front.buffer.len() - front.done);
@@ -214,5 +214,5 @@ impl Lane {
     }
 }
 
-/// Buffers that are handed over at once, at most.
+/// Most buffers handed over at once.
 const SPANS: usize = crosslane_shm::submission::SPANS;

@@ -1,4 +1,4 @@
-//! What a queue sleeps on: one descriptor for the far sides, the engine, the daemon's end and the kernel's connections.
+//! The sleep of a queue: one epoll descriptor for the far sides' wakes, the engine, the session and the kernel's connections.
 
 use crate::attachment::Attachment;
 use crate::error::Error;
@@ -12,9 +12,9 @@ use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, 
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
-/// A look at what does not move is due so often.
+/// Time between two checks of a stream that makes no progress.
 const LOOK: Duration = Duration::from_millis(20);
-/// Events that are heard at a time, at most.
+/// Most events that are read at a time.
 const BATCH: usize = 64;
 const WAITER: u64 = 0;
 const ENGINE: u64 = 1;
@@ -26,32 +26,32 @@ const FIRST: u64 = 4;
 #[derive(Debug)]
 pub(super) struct Sleep {
     epoll: OwnedFd,
-    /// Rung by the far sides; `None` only once all is over.
+    /// Woken by the far sides; `None` only once the queue has ended.
     waiter: Option<Waiter>,
     timer: OwnedFd,
-    /// When the timer rings.
+    /// Time for which the timer is set.
     due: Option<Instant>,
-    /// Streams whose far sides were asked to ring, and for what.
+    /// Per stream: what its far side was asked to wake for.
     armed: Vec<Option<WaitFor>>,
-    /// What was asked for last, of all streams.
+    /// The last requests of all streams.
     requests: Requests,
-    /// The requests stand: only the timer was heard since they were made, because they are not under way any more.
+    /// The requests are still valid: since they were stored only the timer has expired, because they have landed.
     stands: bool,
     hears_engine: bool,
 }
 
-/// What woke us.
+/// Events that ended a sleep.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     streams: Vec<u64>,
     all: bool,
     any: bool,
-    /// What was asked for, and not answered, has landed; nothing else was heard.
+    /// Only the timer expired: requests and stores that were under way have landed.
     landed: bool,
 }
 
 impl Heard {
-    /// Whether the kernel or the daemon's end has to say something of that stream.
+    /// Whether the kernel or the session reports an event of that stream.
     pub(super) fn is_news_of(&self, member: usize) -> bool {
         self.all || self.streams.contains(&(member as u64 + FIRST))
     }
@@ -60,7 +60,7 @@ impl Heard {
         !self.any
     }
 
-    /// Whether the requests for wakes stand, and all that is to be done is to look again.
+    /// Whether the requests for wakes are still valid, so that only another look is needed.
     pub(super) fn is_landed(&self) -> bool {
         self.landed
     }
@@ -90,7 +90,7 @@ impl Sleep {
         })
     }
 
-    /// The kernel's connection of a stream: that the far program is gone.
+    /// Watches the kernel's connection of a stream, which shows that the far program has ended.
     pub(super) fn watch(&mut self, carrier: &OwnedFd, member: usize) -> Result<(), Errno> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         epoll::add(&self.epoll, carrier, epoll::EventData::new_u64(member as u64 + FIRST), flags)?;
@@ -99,11 +99,11 @@ impl Sleep {
     }
 
     pub(super) fn forget(&self, carrier: &OwnedFd) {
-        // One that is not there is forgotten already.
+        // Fails if the connection is not in the set, which is fine.
         let _ = epoll::delete(&self.epoll, carrier);
     }
 
-    /// The engine's completions are listened to from now on.
+    /// Watches the engine's completions from now on.
     pub(super) fn hear_engine(&mut self, stream: &Stream) {
         if self.hears_engine {
             return;
@@ -111,12 +111,12 @@ impl Sleep {
         if let Some(completions) = stream.attachment().engine_completions() {
             let data = epoll::EventData::new_u64(ENGINE);
             let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-            // Without it the timer is all there is.
+            // If this fails, only the timer is left.
             self.hears_engine = epoll::add(&self.epoll, completions, data, flags).is_ok();
         }
     }
 
-    /// Asks the far side of a stream to ring for what is waited for.
+    /// Asks the far side of a stream to wake the queue for data, room or both.
     pub(super) fn arm(&mut self, member: usize, stream: &Stream, data: bool, room: bool) {
         let Some(what) = WaitFor::of(data, room) else { return };
         let Some(id) = self.waiter.as_ref().map(Waiter::id) else { return };
@@ -129,7 +129,7 @@ impl Sleep {
         }
     }
 
-    /// All that wants to be is armed. Wakes us for another look when that is not under way any more; to be followed by a look.
+    /// All streams are armed: sets the timer to the time at which the requests have landed. The caller must look after this.
     pub(super) fn is_armed(&mut self) {
         if let Some(bound) = self.requests.next_sleep().bound() {
             self.wake_in(bound);
@@ -142,12 +142,12 @@ impl Sleep {
         }
     }
 
-    /// Wakes us for a look after a while.
+    /// Sets the timer for another look after a while.
     pub(super) fn tick(&mut self) {
         self.wake_in(LOOK);
     }
 
-    /// The same, after `time` at most: the timer rings already, or from now on.
+    /// Sets the timer to `time` from now, unless it is set to an earlier time.
     fn wake_in(&mut self, time: Duration) {
         let now = Instant::now();
         if self.due.is_some_and(|due| now < due && due <= now + time) {
@@ -159,12 +159,12 @@ impl Sleep {
         self.due = Some(now + time);
     }
 
-    /// Sleeps until something is heard, or until `deadline`.
+    /// Sleeps until there is an event, or until `deadline`.
     pub(super) fn sleep(&mut self, deadline: Option<Instant>) -> Result<Heard, Error> {
         self.hear(time_left(deadline).as_ref())
     }
 
-    /// Hears what there is.
+    /// Reads the events that there are.
     pub(super) fn drain(&mut self) -> Result<Heard, Error> {
         self.hear(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))
     }
@@ -195,10 +195,10 @@ impl Sleep {
         Ok(heard)
     }
 
-    /// Nobody sleeps here any more.
+    /// Ends the sleep of this queue and returns its waiter.
     pub(super) fn end(&mut self, attachment: &'static Attachment) {
         if let Some(waiter) = self.waiter.take() {
-            // The descriptor lives on: it is not this queue's any more.
+            // The descriptor stays open, but does not belong to this queue any more.
             let _ = epoll::delete(&self.epoll, &waiter);
             attachment.give(waiter);
         }

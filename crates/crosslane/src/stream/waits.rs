@@ -1,4 +1,4 @@
-//! Waiting for a stream: for its rings, and for what the kernel and the daemon have to say of it.
+//! Waits of one stream: for its rings, and for events of the kernel's connection and of the daemon.
 
 use super::{Stream, now_ms};
 use crate::error::Error;
@@ -16,8 +16,8 @@ use rustix::io::Errno;
 use std::time::Instant;
 
 impl Stream {
-    /// Waits until there may be something to do. [`Error::TimedOut`] when the patience is over; `done` bytes of the call
-    /// had been moved.
+    /// Waits until there may be something to do. [`Error::TimedOut`] when the limit is over; `done` is the number of
+    /// bytes that the call had moved.
     pub(super) fn pause(&self, what: WaitFor, patience: &mut Patience, done: usize) -> Result<(), Error> {
         if self.wait(what, patience.end())? {
             return Ok(());
@@ -25,7 +25,7 @@ impl Stream {
         Err(Error::TimedOut { remote: self.peer(), after: patience.limit(), done })
     }
 
-    /// As [`Self::pause`]. Also returns when `also()` is true; the far side signals that with the same wakeup as `what`.
+    /// As [`Self::pause`]. Also returns when `also()` is true, for which the far side uses the same wakeup as for `what`.
     #[inline]
     pub(super) fn pause_until(
         &self,
@@ -39,23 +39,23 @@ impl Stream {
         Err(Error::TimedOut { remote: self.peer(), after: patience.limit(), done: 0 })
     }
 
-    /// Waits until there may be something to do, or until `deadline`; `false`: it was over before.
+    /// Waits until there may be something to do; `false` if `deadline` passed before.
     pub(crate) fn wait(&self, what: WaitFor, deadline: Option<Instant>) -> Result<bool, Error> {
         wait(&Waiting(self), &self.end, what, deadline, || false)
     }
 
-    /// Whether a waiter must look: there is something to do, or nothing more to wait for.
+    /// Whether a waiting thread must look: there is something to do, or nothing more to wait for.
     #[inline]
     pub(crate) fn is_ready(&self, what: WaitFor) -> bool {
         self.end.is_ready(tid(), what)
     }
 
-    /// The kernel's connection, for those who sleep for many streams.
+    /// The kernel's connection, for callers that sleep for many streams.
     pub(crate) fn carrier(&self) -> &OwnedFd {
         &self.carrier
     }
 
-    /// Looks whether the far program is gone, without waiting.
+    /// Checks, without waiting, whether the far program has ended.
     pub(crate) fn look_at_kernel(&self) {
         let mut fds = [PollFd::new(&self.carrier, kernel::events(&self.end)), self.attachment.watched()];
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -65,7 +65,7 @@ impl Stream {
         }
     }
 
-    /// What `poll` said of the kernel's connection and of the session.
+    /// Handles what `poll` returned for the kernel's connection and for the session.
     fn news(&self, carrier: PollFlags, daemon: PollFlags) {
         kernel::news(&self.end, tid(), self.carrier.as_fd(), carrier, || carrier::heard_of(&self.carrier));
         if daemon.contains(PollFlags::HUP) {
@@ -73,12 +73,12 @@ impl Stream {
         }
     }
 
-    /// How long to spin now: not at all if that would keep the far side from running.
+    /// How long to spin now, ns: 0 if a spin would keep the far side from running.
     pub(super) fn spin_ns(&self, budget: &Budget) -> u32 {
         apart::spin_ns(&self.end, budget.ns(self.attachment.spin_ns()), true)
     }
 
-    /// A program that asks without waiting sees that the far side died as soon as the kernel knows.
+    /// Checks the kernel's connection once in each tick, so that a program that only polls sees the far program's death.
     pub(super) fn look_each_tick(&self) {
         let now = u32::try_from(now_ms() & 0xffff_ffff).unwrap_or(0);
         let looked = &self.end.shared().status.looked;
@@ -89,7 +89,7 @@ impl Stream {
     }
 }
 
-/// A call that waits for a stream, by plain threads: nothing interrupts it.
+/// The [`Sleeper`] of native streams: an ordinary thread that no signal interrupts.
 struct Waiting<'a>(&'a Stream);
 
 impl Sleeper for Waiting<'_> {
@@ -116,11 +116,11 @@ impl Sleeper for Waiting<'_> {
     fn take(&self) -> Result<Option<Waiter>, Error> {
         match self.0.attachment.waiter() {
             Ok(waiter) => Ok(Some(waiter)),
-            // The daemon is frozen; the stream need not be.
+            // The daemon is frozen; the stream may still work.
             Err(Error::Session(SessionError::Late)) => Ok(None),
             Err(error) => {
                 if matches!(error, Error::DaemonGone) {
-                    // What comes next is told so too, also what need not wait.
+                    // All later calls fail with this error too, also those that need not wait.
                     self.0.end.break_off(libc::ECONNRESET);
                 }
                 Err(error)

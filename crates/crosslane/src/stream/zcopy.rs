@@ -1,5 +1,4 @@
-//! Zero copy for programs that are written for it: buffers that the far end copies out of by itself, and memory that its
-//! answer is written into.
+//! Zero copy for programs written for it: posted buffers, which the far end copies out of, and memory into which it writes its answer.
 
 use super::Stream;
 use crate::error::Error;
@@ -17,27 +16,27 @@ use std::io::IoSlice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a far program may fetch nothing before the ring, which has room for a while, takes what was posted.
+/// How long a far program may fetch nothing, with room in the ring, before posted bytes are sent through the ring.
 const STALL: Duration = Duration::from_millis(5);
-/// Bytes that the far program should still have to fetch when we are woken: about as many as it does in that time. Where
-/// there are not so many, half of what was posted.
+/// Bytes that the far program should still have to fetch when it wakes the sender: about as many as it fetches in the
+/// time of the wake-up. If less is posted, half of that.
 const AHEAD: usize = 2 << 20;
-/// Bytes of an answer that came by the ring, copied at a time.
+/// Bytes of an answer that are copied from the ring at a time.
 const PIECE: usize = 64 * 1024;
 
-/// Buffers that were posted.
+/// Posted buffers.
 #[derive(Debug, Default)]
 pub(super) struct Posts {
     queues: Mutex<Queues>,
-    /// How many are open.
+    /// Number of `open` buffers.
     open: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct Queues {
-    /// Not sent in full, in their order.
+    /// Not sent in full, in order.
     open: VecDeque<Post>,
-    /// Sent, and the program's again.
+    /// Sent; the program may have them back.
     done: VecDeque<Buffer>,
 }
 
@@ -50,8 +49,8 @@ struct Post {
 }
 
 impl Queues {
-    /// The announcement whose end is worth waking up for, if the oldest buffer is announced: to wake a sleeper costs both
-    /// programs as much time as a quarter of a megabyte.
+    /// The announcement for whose end the sender should be woken, if the oldest buffer is announced: a wake-up costs both
+    /// programs as much time as copying a quarter of a megabyte.
     fn awaited(&self) -> Option<Announcement> {
         self.open.front()?.announced?;
         let (count, most) = (self.open.len(), self.open.len() * 3 / 4);
@@ -66,17 +65,16 @@ impl Posts {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether anything is to be sent before what comes next.
+    /// Whether no posted buffer must be sent before other bytes.
     pub(super) fn is_empty(&self) -> bool {
         self.open.load(Relaxed) == 0
     }
 }
 
 impl Stream {
-    /// Sends the first `len` bytes of `buffer` without copying them, if the far program can map it: it takes them out of the
-    /// buffer when it receives. Until then the buffer is the stream's: see [`Self::reclaim`]. Waits while
-    /// [`PIPELINE`] buffers are under way. Where the far program cannot map it, or does not read, the bytes are copied into
-    /// the ring.
+    /// Sends the first `len` bytes of `buffer` without a copy by this program, if the far program can map the buffer: it copies the
+    /// bytes out when it receives. Until then the buffer belongs to the stream: see [`Self::reclaim`]. Waits while [`PIPELINE`]
+    /// buffers are under way. If the far program cannot map the buffer, or does not read, the bytes are copied into the ring.
     ///
     /// # Errors
     /// The stream is over, or [`Error::TimedOut`]; the buffer is lost with it.
@@ -99,7 +97,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The next buffer that is sent and free again; waits for it. `None` if nothing is posted.
+    /// The next buffer that is sent and free again; waits for one. `None` if nothing is posted.
     ///
     /// # Errors
     /// The stream is over, or [`Error::TimedOut`].
@@ -107,13 +105,13 @@ impl Stream {
         if let Some(buffer) = self.try_reclaim()? {
             return Ok(Some(buffer));
         }
-        // Several at once cost one wake-up.
+        // Waits for several at a time, so that they cost one wake-up.
         let open = self.posts.open.load(Relaxed);
         self.await_posts((open / 2).min(open.saturating_sub(1)), &mut self.send_limit.patience())?;
         self.try_reclaim()
     }
 
-    /// The next buffer that is sent and free again now.
+    /// The next buffer that is sent and free again, without waiting.
     ///
     /// # Errors
     /// The stream is over.
@@ -122,7 +120,7 @@ impl Stream {
         Ok(self.posts.lock().done.pop_front())
     }
 
-    /// Waits until all that was posted is sent.
+    /// Waits until all posted buffers are sent.
     ///
     /// # Errors
     /// The stream is over, or [`Error::TimedOut`].
@@ -130,7 +128,7 @@ impl Stream {
         self.await_posts(0, &mut self.send_limit.patience())
     }
 
-    /// Waits until at most `most` posted buffers are not sent.
+    /// Waits until at most `most` posted buffers are left to send.
     pub(super) fn await_posts(&self, most: usize, patience: &mut Patience) -> Result<(), Error> {
         let mut left = usize::MAX;
         loop {
@@ -159,7 +157,7 @@ impl Stream {
         }
     }
 
-    /// Takes back what the far program does not fetch.
+    /// Withdraws announcements that the far program does not fetch.
     fn withdraw_stalled(&self) -> Result<(), Error> {
         let mut queues = self.posts.lock();
         let Some(front) = queues.open.front_mut() else { return Ok(()) };
@@ -170,7 +168,7 @@ impl Stream {
                 front.sent += self.checked(self.end.withdraw(tid(), &announced))?;
                 front.announced = None;
             }
-            // Progress is noted, and an end is seen at the next look.
+            // The progress is noted; whether the announcement is over is checked next time.
             Ok(Stand::Open(_)) => front.announced = Some(announced),
             Ok(Stand::Over(count)) => {
                 front.sent += count;
@@ -194,7 +192,7 @@ impl Stream {
                 Ok(Some(announced))
             }
             Ok(Attempt::Over(_, wake)) => {
-                // It moved at once: what counts of it is seen in the queue.
+                // The stream moved at once: the queue of posts notes how many bytes count.
                 self.wake(wake);
                 Ok(None)
             }
@@ -203,7 +201,7 @@ impl Stream {
         }
     }
 
-    /// Looks what became of the oldest buffers, and sends by the ring what is not fetched.
+    /// Checks the oldest announcements, and sends through the ring what is not fetched.
     pub(super) fn advance_posts(&self) -> Result<(), Error> {
         let mut queues = self.posts.lock();
         while let Some(front) = queues.open.front_mut() {
@@ -231,16 +229,16 @@ impl Stream {
         Ok(())
     }
 
-    /// What is worth waking up for: enough of what was posted is fetched, or can be sent by the ring.
+    /// What is worth a wake-up: enough of the posted bytes is fetched, or can be sent through the ring.
     fn posted(&self) -> WaitFor {
         self.posts.lock().awaited().map_or(WaitFor::Room, WaitFor::Posted)
     }
 
-    /// Sends `request` and receives what comes next into `answer`, from its start on; returns how many bytes that was. If
-    /// the far program can map `answer`, it writes there by itself, and the request says so: an answer takes no record, no
-    /// credit and no copy of ours. Otherwise it comes by the ring and is copied.
+    /// Sends `request` and receives the following bytes of the stream into `answer`, from its start on; returns their
+    /// number. If the far program can map `answer`, the request offers it, and the far program writes the answer there:
+    /// it takes no record, no credit and no copy by this program. Else the answer comes through the ring and is copied.
     ///
-    /// Until the call is over nobody else may receive from the stream.
+    /// Until the call returns no other thread may receive from the stream.
     ///
     /// # Errors
     /// The stream is over, [`Error::Closed`] if it ends without an answer, or [`Error::TimedOut`].
@@ -274,11 +272,11 @@ impl Stream {
         }
     }
 
-    /// Receives what comes next into `target`, which the far program writes by itself if it can map it (Write Zcopy);
-    /// as [`Self::transact`] with no request.
+    /// Receives the following bytes of the stream into `target`; the far program writes them there if it can map it
+    /// (Write Zcopy). As [`Self::transact`] without a request.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::transact`].
     pub fn receive_offered(&self, target: &OpenBuffer) -> Result<usize, Error> {
         self.transact(&[], target)
     }
@@ -296,7 +294,7 @@ impl Stream {
         Ok(Some(line))
     }
 
-    /// Receives by the ring.
+    /// Receives through the ring.
     fn receive_copied(&self, target: &OpenBuffer) -> Result<usize, Error> {
         let mut bytes = vec![0; target.len().min(PIECE)];
         let count = self.receive(&mut bytes)?;

@@ -1,23 +1,23 @@
-//! Which of two records of one origin counts.
+//! Which of two records of one origin is newer.
 //!
-//! Incarnations count in circles, so that whatever was forged, its origin can go above it. In a circle three records may
-//! each be newer than the one before; hosts pass such on no faster than [`super::pace`] allows, and their age ends them.
+//! Incarnations are serial numbers modulo 2^64, so an origin can always go above a forged one. Three records may therefore
+//! each be newer than the next; hosts forward such records no faster than [`super::pace`] allows, until their age ends them.
 
 use core::cmp::Ordering;
 use crosslane_wire::control::LinkState;
 
 const HALF: u64 = 1 << 63;
-/// Ages farther apart than this are different, s: a host on the way may have held one copy longer than another.
+/// Ages farther apart than this are different, s: one copy may have been held longer by a host that forwarded it.
 const AGE_STEP: u16 = 120;
 
-/// How a record that arrived stands to the one that is known.
+/// How a record that arrived compares with the known one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recency {
     /// It is newer.
     Newer,
-    /// It says the same, and its origin said it later than we thought.
+    /// It has the same content, but its origin made it later than the known copy's age says.
     Younger,
-    /// It is the same.
+    /// It is equal.
     Same,
     /// It is older.
     Older,
@@ -27,15 +27,15 @@ pub(super) enum Recency {
 pub(super) fn compare_lives(one: u64, other: u64) -> Ordering {
     match one.wrapping_sub(other) {
         0 => Ordering::Equal,
-        // Exactly opposite: either would do, as long as all hosts choose the same.
+        // Exactly opposite: either choice is fine, if all hosts make the same.
         HALF => one.cmp(&other),
         ahead if ahead < HALF => Ordering::Greater,
         _ => Ordering::Less,
     }
 }
 
-/// How `new` stands to `known`, which is `age` seconds old by now. Of two with one number the same one counts everywhere,
-/// so that a forged copy does not stay where it came first.
+/// Compares `new` with `known`, whose present age is `age` seconds. Of two different records with one number all hosts
+/// prefer the same one, so that a forged copy does not stay where it arrived first.
 pub(super) fn compare(new: &LinkState, known: &LinkState, age: u16) -> Recency {
     let order = compare_lives(new.incarnation, known.incarnation)
         .then(new.sequence.cmp(&known.sequence))

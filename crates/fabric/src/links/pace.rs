@@ -1,6 +1,6 @@
-//! How fast records are taken from a port: so many of each origin at once, and then one now and then. What comes faster
-//! waits, the newest of each origin, so that a neighbour makes neither us nor the network work without end, and nothing is
-//! lost.
+//! The rate at which records are accepted from a port: a number of each origin at once, and then one at intervals. Of
+//! records that come faster the newest of each origin waits, so that a neighbour cannot make this host or the network
+//! work without end, and no origin's newest record is lost.
 
 use super::order::{Recency, compare};
 use crosslane_wire::HostId;
@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::time::Duration;
 
-/// An allowance: `most` at once, and one more every `every`.
+/// A token bucket: `most` at once, and one more every `every`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     every: Duration,
     most: u32,
-    /// When nothing is spent any more.
+    /// When the bucket is full again.
     whole_at: Duration,
 }
 
@@ -23,7 +23,7 @@ impl Budget {
         Self { every, most, whole_at: Duration::ZERO }
     }
 
-    /// Takes one; `false` if there is none now.
+    /// Takes one token; `false` if there is none now.
     pub(super) fn take(&mut self, now: Duration) -> bool {
         let may = self.ready_at() <= now;
         if may {
@@ -32,24 +32,24 @@ impl Budget {
         may
     }
 
-    /// From when on there is one.
+    /// When there is a token again.
     pub(super) fn ready_at(&self) -> Duration {
         (self.whole_at + self.every).saturating_sub(self.every * self.most)
     }
 }
 
-/// Records of one origin that are taken from one port.
+/// Budget for records of one origin from one port.
 const ORIGIN: Budget = Budget::new(Duration::from_millis(250), 16);
 
-/// A record whose turn has not come.
+/// A record that waits for its turn.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) record: LinkState,
-    /// Whether an older one came after it and was dropped: who sent that has to hear of this one.
+    /// Whether an older record arrived after it and was dropped: that record's sender must get this one.
     pub(super) has_dropped: bool,
 }
 
-/// What comes by one port.
+/// The records that arrive at one port.
 #[derive(Debug, Default)]
 pub(super) struct Intake {
     budgets: BTreeMap<HostId, Budget>,
@@ -57,7 +57,7 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    /// The record, if it may be taken now; else it waits, and this is until when.
+    /// The record, if it may be taken now; else it waits, until the returned time.
     pub(super) fn offer(&mut self, record: LinkState, now: Duration) -> Result<LinkState, Duration> {
         let budget = self.budgets.entry(record.origin).or_insert(ORIGIN);
         if budget.take(now) {
@@ -75,7 +75,7 @@ impl Intake {
         Err(until)
     }
 
-    /// A record whose time has come.
+    /// A record whose turn has come.
     pub(super) fn poll(&mut self, now: Duration) -> Option<Waiting> {
         let ready = self
             .waiting
@@ -85,13 +85,13 @@ impl Intake {
         self.waiting.remove(&ready?)
     }
 
-    /// When [`Self::poll`] has something.
+    /// When [`Self::poll`] returns a record.
     pub(super) fn deadline(&self) -> Option<Duration> {
         let ready = |origin| self.budgets.get(origin).map_or(Duration::ZERO, Budget::ready_at);
         self.waiting.keys().map(ready).min()
     }
 
-    /// Forgets budgets of which nothing is spent.
+    /// Drops budgets that are full.
     pub(super) fn tidy(&mut self, now: Duration) {
         self.budgets.retain(|_, budget| budget.whole_at > now);
     }

@@ -137,7 +137,7 @@ fn a_record_that_is_not_renewed_is_forgotten_and_its_age_is_passed_on() {
     let age =
         |told: &[LinkState], origin| told.iter().find(|it| it.origin == HostId(origin)).map(|it| it.age);
     assert_eq!((age(&told, 3), age(&told, 1)), (Some(1001), Some(0)));
-    // The same record with a younger age is news, as that of a host that others were told is old.
+    // The same record with a younger age is news: other hosts were told that it is old.
     links.handle_link_states(PortId(0), vec![record(2, 5, 2, &[1, 3])]).unwrap();
     assert_eq!(links.poll_output(PortId(1)).unwrap(), [LinkState { age: 1, ..record(2, 5, 2, &[1, 3]) }]);
     links.handle_time(LIFE + LOOK);
@@ -148,8 +148,8 @@ fn a_record_that_is_not_renewed_is_forgotten_and_its_age_is_passed_on() {
     assert_eq!(links.known(), 2);
 }
 
-/// The numbers of lives count in a circle: what waited in the pace of a port may be newer than what its origin says by now, and
-/// then the origin, which is behind that port, has to hear of it to go above it.
+/// Incarnations are compared modulo 2^64: a record that waited in a port's pace may be newer than the origin's record by
+/// then. The origin, behind that port, must then get it, so that it can go above it.
 #[test]
 fn origin_hears_of_a_record_that_waited_and_counts_before_its_own() {
     const HALF: u64 = 1 << 63;

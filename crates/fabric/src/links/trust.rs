@@ -1,4 +1,4 @@
-//! Whose records are believed, where the operator gave keys.
+//! Signatures of records, if the operator gives keys.
 
 use core::fmt::Debug;
 use crosslane_wire::HostId;
@@ -6,33 +6,33 @@ use crosslane_wire::control::{LinkState, Seal};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// Why a record is not believed.
+/// Why a record is refused.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum Distrust {
     /// No key of that host is known.
     #[error("no key of this host is known")]
     Stranger,
-    /// It must be signed, and is not.
+    /// It has no signature.
     #[error("not signed")]
     Unsigned,
-    /// The signature is not made with a key of that host.
+    /// The signature was not made with a key of that host.
     #[error("not signed with its key")]
     Forged,
 }
 
-/// Signs our own records and checks those of others. Signatures are over [`LinkState::sealed_bytes`].
+/// Signs this host's records and checks those of others. Signatures are over [`LinkState::sealed_bytes`].
 pub trait Keys: Debug + Send {
-    /// Our signature; `None` if we have no key.
+    /// This host's signature; `None` if it has no key.
     fn sign(&self, bytes: &[u8]) -> Option<Seal>;
 
-    /// Whether a record is its origin's.
+    /// Checks that a record was made by its origin.
     ///
     /// # Errors
-    /// It is not, or nobody can tell.
+    /// It was not, or that cannot be determined.
     fn check(&self, record: &LinkState) -> Result<(), Distrust>;
 }
 
-/// Nobody signs, everybody is believed.
+/// No signatures; every record is accepted.
 #[derive(Clone, Copy, Debug)]
 pub struct NoKeys;
 
@@ -46,14 +46,14 @@ impl Keys for NoKeys {
     }
 }
 
-/// Records of one origin that were not believed.
+/// Refused records of one origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// How many.
+    /// Number of them.
     pub count: u64,
-    /// Why the last one was not.
+    /// Why the last one was refused.
     pub why: Distrust,
 }
 
-/// Records that were not believed, by origin.
+/// Refused records, by origin.
 pub type AllRefused = BTreeMap<HostId, Refused>;

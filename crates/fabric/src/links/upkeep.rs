@@ -1,5 +1,5 @@
-//! What a host does about link states as time goes by: renews its own, goes above what others say in its name, forgets
-//! what nobody has renewed.
+//! Upkeep of link states over time: a host renews its own record, goes above records of others in its name, and drops
+//! records that their origins do not renew.
 
 use super::order::compare_lives;
 use super::pace::{Budget, Intake};
@@ -9,13 +9,13 @@ use crosslane_wire::HostId;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How often we look for what is to be renewed or forgotten.
+/// Interval between two checks for records to renew or drop.
 pub(super) const LOOK: Duration = Duration::from_secs(60);
-/// How often we go above records about us. More than that at once is another host of our id, or somebody who forges.
+/// How often a host goes above records in its name. If more arrive, another host has its id, or forges.
 pub(super) const RETORTS: Budget = Budget::new(Duration::from_secs(1), 4);
 
 impl Links {
-    /// It is this late now: does what is due.
+    /// Sets the time, and does what is due.
     pub fn handle_time(&mut self, now: Duration) {
         self.now = now;
         if now < self.due {
@@ -42,12 +42,12 @@ impl Links {
         self.due = waiting.chain(retort).fold(self.look_at, Duration::min);
     }
 
-    /// When [`Self::handle_time`] shall be called.
+    /// When [`Self::handle_time`] must be called next.
     pub fn poll_deadline(&self) -> Duration {
         self.due
     }
 
-    /// Renews what is ours, and forgets what nobody has renewed.
+    /// Renews this host's record, and drops records that were not renewed.
     fn look(&mut self) {
         let (me, now) = (self.me, self.now);
         if self.renew_at <= now {
@@ -63,7 +63,7 @@ impl Links {
         self.duplicate_seen_at = self.duplicate_seen_at.filter(|at| now.saturating_sub(*at) < LOOK);
     }
 
-    /// Somebody spreads a newer record about us than ours is: of our own earlier life, of another host with our id, or forged.
+    /// A newer record of this host than its own arrived: from an earlier life, from another host with its id, or forged.
     pub(super) fn retort(&mut self, incarnation: u64) {
         let is_higher = |above: u64| compare_lives(incarnation, above) == Ordering::Greater;
         if self.above.is_none_or(is_higher) {
@@ -84,7 +84,7 @@ impl Links {
         }
     }
 
-    /// A new record of ours, owed to all: our links changed, or it is time.
+    /// Makes a new record of this host, queued for all ports: its links have changed, or it is time.
     pub(super) fn renew(&mut self) {
         let neighbours: BTreeSet<HostId> = self.ports.values().copied().collect();
         self.renew_at = self.now + RENEW;

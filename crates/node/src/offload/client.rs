@@ -1,4 +1,4 @@
-//! A program that has consented, as one engine's thread sees it.
+//! A program that uses the engine, as one of the engine's threads serves it.
 
 use super::job::Job;
 use super::table::Table;
@@ -14,21 +14,21 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A program. It is dropped by the thread that works for it, between two pieces.
+/// A program. The thread that serves it drops it, between two pieces.
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) session: SessionId,
     pub(super) remote: Remote,
     pub(super) table: Table,
-    /// The program sees its end, once no thread of ours works for it any more.
+    /// Once dropped by all threads, the program sees that no thread of the daemon works for it any more.
     pub(super) _lease: Arc<OwnedFd>,
     pub(super) works: HashMap<u32, Arc<Work>>,
-    /// Buffers that it has registered.
+    /// Buffers that the program has registered.
     pub(super) registered: HashMap<u32, Arc<FarBuffer>>,
     pub(super) jobs: VecDeque<Job>,
-    /// Slots that are in `jobs`: what is said of them twice counts once.
+    /// Slots whose transfers are in `jobs`: a slot that is submitted twice counts once.
     pub(super) busy: Vec<bool>,
-    /// Bytes that it has moved, less what its turns were worth: what is too much in one round is missing in the next.
+    /// Bytes moved for the program, less the bytes of its past turns: an excess in one round is deducted in the next.
     pub(super) spent: usize,
 }
 
@@ -47,12 +47,12 @@ impl Client {
         }
     }
 
-    /// Takes what lies on its submission queue; how many transfers.
+    /// Takes new transfers off the submission queue; returns how many.
     pub(super) fn collect(&mut self, way: Way, now: Instant, tag: &mut u64) -> u64 {
         let mut taken = 0;
         for index in self.table.queue.filled(way) {
             if self.busy[index] {
-                // It was cancelled and filled again before we saw that: looked at once the old one is dropped.
+                // The transfer was cancelled and the slot filled again before this thread saw that: drops the old job.
                 self.jobs.retain(|job| job.index() != index);
                 self.busy[index] = false;
             }
@@ -70,7 +70,7 @@ impl Client {
         taken
     }
 
-    /// A transfer; `None` if it is of rings or of a buffer that are not known.
+    /// A job for a transfer; `None` if its rings or its buffer are not registered.
     fn job(
         &self,
         tag: u64,
@@ -92,7 +92,7 @@ impl Client {
         self.busy[index] = false;
     }
 
-    /// So many bytes were moved.
+    /// Counts `bytes` as moved for the program.
     pub(super) fn spend(&mut self, bytes: usize, tally: &Tally) {
         self.spent += bytes;
         tally.bytes.fetch_add(bytes as u64, Relaxed);

@@ -1,4 +1,4 @@
-//! Who moves the bytes between a program's memory and a ring.
+//! Engines that copy the bytes between a program's memory and a ring.
 
 use crosslane_shm::copy::Strategy;
 use crosslane_shm::mem::new_segment;
@@ -9,33 +9,33 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// Bytes of one piece at most.
+/// Most bytes of one piece.
 pub(super) const PIECE: usize = 128 * 1024;
-/// Turns of the measurement that chooses.
+/// Pieces in the measurement that chooses an engine.
 const TURNS: u32 = 8;
 
-/// Which way bytes are copied.
+/// How bytes are copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// Whatever is fastest here, by a measurement of a few milliseconds at the start.
+    /// The fastest way here, by a measurement of a few milliseconds at the start.
     #[default]
     Auto,
-    /// By way of a buffer of the engine's that stays in its processor's cache, with this kind of copy to or from the
-    /// ring: what suits a window whose stores are gathered.
+    /// Through a buffer of the engine's that stays in its processor's cache, with this kind of copy to or from the ring:
+    /// suits a window whose stores the processor combines.
     Staged(Strategy),
 }
 
-/// Places in a segment: where, and how many bytes.
+/// Places in a segment: offset and length, bytes.
 pub(super) type Places<'a> = &'a [(usize, usize)];
 
-/// A way to copy pieces. One that is not done when it returns goes on by itself, and is asked later.
+/// A way to copy pieces. A copy that is not finished when the call returns goes on by itself, and is polled later.
 pub trait CopyEngine: Send {
-    /// Its name, for people.
+    /// The engine's name, for display.
     fn name(&self) -> &'static str;
 
-    /// Copies from a program into a ring; all or an error. `Pending`: it has begun, as number `tag`. The program may take the
-    /// piece back at any time before [`Self::land`], also while this thread is stopped: what the processor itself would
-    /// store into the ring must wait until then.
+    /// Copies from a program into a ring; all bytes or an error. `Pending`: the copy has begun, with number `tag`. The
+    /// program may revoke the piece at any time before [`Self::land`], even while this thread is stopped: so bytes that
+    /// the processor itself would store into the ring must wait until then.
     fn fetch(
         &mut self,
         tag: u64,
@@ -43,10 +43,10 @@ pub trait CopyEngine: Send {
         to: (&Outbound, Places<'_>),
     ) -> Poll<Result<(), RemoteError>>;
 
-    /// Stores what was fetched last and is not in the ring yet: the piece cannot be taken back any more.
+    /// Stores the bytes of the last [`Self::fetch`] that are not in the ring yet: the piece can no longer be revoked.
     fn land(&mut self, _to: (&Outbound, Places<'_>)) {}
 
-    /// Copies from a ring into a program; as [`Self::fetch`], and there is nothing to land.
+    /// Copies from a ring into a program, as [`Self::fetch`]; nothing is left to land.
     fn store(
         &mut self,
         tag: u64,
@@ -54,11 +54,11 @@ pub trait CopyEngine: Send {
         to: (&Remote, &[Span]),
     ) -> Poll<Result<(), RemoteError>>;
 
-    /// How the copy with this number stands. Those that never leave anything pending are not asked.
+    /// The state of the copy with this number. Only for engines that return `Pending`.
     fn poll(&mut self, tag: u64) -> Poll<Result<(), RemoteError>>;
 }
 
-/// The kernel copies, straight between the two.
+/// The kernel copies directly between the program and the ring.
 #[derive(Debug)]
 struct Straight;
 
@@ -90,7 +90,7 @@ impl CopyEngine for Straight {
     }
 }
 
-/// The kernel copies between the program and a buffer, the processor between that and the ring.
+/// The kernel copies between the program and a buffer, the processor between the buffer and the ring.
 #[derive(Debug)]
 struct Staged {
     strategy: Strategy,
@@ -144,7 +144,7 @@ fn staged(strategy: Strategy) -> Box<dyn CopyEngine> {
     Box::new(Staged { strategy, buffer: vec![0; PIECE] })
 }
 
-/// The engine that was chosen.
+/// The engine for a choice.
 pub(super) fn choose(choice: Choice) -> Box<dyn CopyEngine> {
     match choice {
         Choice::Staged(strategy) => staged(strategy),
@@ -152,7 +152,7 @@ pub(super) fn choose(choice: Choice) -> Box<dyn CopyEngine> {
     }
 }
 
-/// Each copies pieces from this process's memory into a segment and back; the one that takes least wins.
+/// Each engine copies pieces from this process's memory into a segment and back; the fastest one wins.
 fn fastest() -> Result<Box<dyn CopyEngine>, MapError> {
     let len = PIECE as u64 * 2;
     let fd = new_segment("crosslane-measure", len)?;
@@ -164,7 +164,7 @@ fn fastest() -> Result<Box<dyn CopyEngine>, MapError> {
     Ok(best.map_or_else(|| Box::new(Straight) as Box<dyn CopyEngine>, |(_, engine)| engine))
 }
 
-/// How long an engine takes for [`TURNS`] pieces there and back.
+/// How long an engine takes for [`TURNS`] pieces in both directions.
 fn time(engine: &mut dyn CopyEngine, to: &Outbound, from: &Inbound) -> Duration {
     let (guard, mut bytes) = (Box::new(0_u64), vec![1_u8; PIECE]);
     let Ok(peer) = Peer::own() else { return Duration::MAX };

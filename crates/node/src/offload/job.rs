@@ -1,5 +1,5 @@
-//! One transfer in the hands of an engine's thread: piece by piece, each planned on a copy of the ring's state, copied,
-//! and only then made true.
+//! One transfer that an engine's thread executes, piece by piece: it plans each piece on a copy of the ring's state,
+//! copies the bytes, and then publishes the new state.
 
 use super::copy::{CopyEngine, PIECE};
 use super::mapped;
@@ -20,35 +20,35 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-/// Records of one piece at most.
+/// Most records of one piece.
 const RECORDS: usize = PLACES / 2;
-/// Longest transfer, bytes: a lie is cut to that.
+/// Longest transfer, bytes: a longer one is cut, since the descriptor may lie.
 const LONGEST: usize = 1 << 30;
-/// Less room, or so few bytes behind others of the same call, are waited on a little: records are not to become small.
+/// Less room than this, or fewer bytes behind others of the same call, are waited for shortly, so that records do not become small.
 const WORTHWHILE: usize = 16 * 1024;
 
-/// How long what was received waits for more of the same message, ns.
+/// How long a transfer that has received bytes waits for more of the same message, ns.
 const LINGER_NS: u32 = 10_000;
 
-/// What became of a turn.
+/// The result of a turn.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// So many bytes were moved.
+    /// This many bytes were moved.
     Moved(usize),
-    /// Nothing can be done now.
+    /// Nothing can be moved now.
     Waits,
-    /// The transfer has ended, and the program knows it or does not want to.
+    /// The transfer has ended, and the program has been told, or has cancelled it.
     Ended(usize),
 }
 
-/// The ring's state as it is before the piece under way.
+/// The ring's state before the piece under way.
 #[derive(Debug)]
 enum State {
     Out(Producer),
     In(Consumer),
 }
 
-/// A piece: what becomes true with it.
+/// A piece, with the state that it leads to.
 #[derive(Debug)]
 struct Piece {
     after: State,
@@ -64,14 +64,14 @@ pub(super) struct Job {
     spans: Vec<Span>,
     rung: u64,
     work: Arc<Work>,
-    /// What `spans` lie in; none: in the program's memory.
+    /// The registered buffer that contains `spans`; none: they are in the program's memory.
     registered: Option<Arc<FarBuffer>>,
     state: State,
     total: usize,
     done: usize,
-    /// Room was given back.
+    /// Credit was given.
     gave: bool,
-    /// When something last moved, or it began.
+    /// When bytes last moved, or the transfer began.
     pub(super) moved: Instant,
     under_way: Option<Piece>,
     tag: u64,
@@ -87,7 +87,7 @@ pub(super) struct Hand<'a> {
 }
 
 impl Job {
-    /// A transfer out of a program, or into it; `None` if the state of its ring makes no sense, or what it names is not in
+    /// A transfer out of a program or into it; `None` if the state of its ring is impossible, or its spans are not inside
     /// the buffer that it names.
     pub(super) fn new(
         tag: u64,
@@ -128,13 +128,13 @@ impl Job {
         })
     }
 
-    /// The slot on the submission queue.
+    /// The transfer's slot on the submission queue.
     pub(super) fn index(&self) -> usize {
         self.request.index()
     }
 
-    /// Whether nothing has moved for longer than it pays to wait, `limit_ns` at most, or less if something was moved
-    /// before: the program may do with that.
+    /// Whether nothing has moved for longer than a wait pays: `limit_ns` at most, or less if bytes were moved before,
+    /// with which the program may go on.
     pub(super) fn has_waited(&self, now: Instant, limit_ns: u32) -> bool {
         if self.under_way.is_some() {
             return false;
@@ -147,7 +147,7 @@ impl Job {
         waited >= patience.into()
     }
 
-    /// Moves a piece, if one can be moved.
+    /// Moves a piece, if possible.
     pub(super) fn run_once(&mut self, hand: &mut Hand<'_>) -> Step {
         let (piece, copied) = match self.under_way.take() {
             Some(piece) => {
@@ -175,7 +175,7 @@ impl Job {
         }
     }
 
-    /// The transfer ends with what was moved.
+    /// Ends the transfer with the bytes that were moved.
     pub(super) fn end(&mut self, table: &Table, outcome: Outcome) -> Step {
         let outcome = if outcome == Outcome::Done && self.gave { Outcome::Credited } else { outcome };
         table.finish(self.request, self.done as u64, outcome);
@@ -188,10 +188,10 @@ impl Job {
         }
         let piece = match self.plan(hand.cpu) {
             Ok(Some(piece)) => piece,
-            // The far side sleeps: the program rings for it.
+            // The far side sleeps: the program must wake it.
             Ok(None) if self.done > 0 && self.is_wanted() => return Err(self.end(hand.table, Outcome::Done)),
             Ok(None) => return Err(Step::Waits),
-            // The program finds out by itself, and says so.
+            // The program finds the violation by itself, and reports it.
             Err(_) => return Err(self.end(hand.table, Outcome::Stale)),
         };
         if piece.bytes == 0 {
@@ -201,7 +201,7 @@ impl Job {
             return Err(Step::Ended(0));
         }
         if self.registered.is_some() {
-            // The processor copies it, once it cannot be taken back.
+            // The processor copies these bytes once the piece can no longer be revoked.
             return Ok((piece, Poll::Ready(Ok(()))));
         }
         let spans = self.part(piece.bytes);
@@ -218,7 +218,7 @@ impl Job {
         Ok((piece, copied))
     }
 
-    /// What was copied is there: ring and state say so, and the program hears it if that was all.
+    /// The bytes of a piece are copied: publishes them in ring and state, and ends the transfer if that was all.
     fn take_effect(&mut self, piece: Piece, hand: &mut Hand<'_>) -> Step {
         let (table, Piece { after, marks, places, bytes }) = (hand.table, piece);
         if !table.queue.commit(self.request) {
@@ -264,7 +264,7 @@ impl Job {
         }
     }
 
-    /// Whether the far side sleeps, and must be rung for.
+    /// Whether the far side sleeps, and must be woken.
     fn is_wanted(&self) -> bool {
         let word = match self.state {
             State::Out(_) => WANT_DATA,
@@ -276,7 +276,7 @@ impl Job {
         want != 0 && want != self.rung
     }
 
-    /// The next piece; `None` if there is no room, or no data, now. One of no bytes: what comes next is for the program.
+    /// The next piece; `None` if there is no room, or no data, now. A piece of no bytes: the next record is for the program to process.
     fn plan(&self, cpu: u16) -> Result<Option<Piece>, Violation> {
         let left = self.reach();
         match &self.state {
@@ -339,7 +339,7 @@ impl Job {
         Ok(Some(Piece { after: State::In(after), marks: Marks::default(), places, bytes }))
     }
 
-    /// Bytes of the next places in the program that one call reaches.
+    /// Bytes of the next places in the program that one system call can copy.
     fn reach(&self) -> usize {
         let mut skip = self.done;
         let rest = self.spans.iter().map(|span| {

@@ -1,11 +1,11 @@
-//! Copies between a ring and a buffer that is mapped here.
+//! Copies between a ring and a buffer that the engine has mapped.
 
 use crosslane_shm::remote::Span;
 use crosslane_shm::submission::Way;
 use crosslane_shm::{FarBuffer, Inbound, Outbound};
 use crosslane_wire::Reach;
 
-/// Whether the engine may copy so from, or to, these places of a buffer.
+/// Whether the engine may copy from, or to, these places of a buffer.
 pub(super) fn may_lie_in(registered: &FarBuffer, way: Way, spans: &[Span]) -> bool {
     (way == Way::Out || registered.reach() == Reach::Store)
         && spans.iter().all(|span| registered.has(span.address, span.len as u64))
@@ -16,12 +16,12 @@ pub(super) fn send(from: &FarBuffer, parts: &[Span], to: &Outbound, places: &[(u
     each(parts, places, |offset, at, len| from.send(offset, to, at, len));
 }
 
-/// The reverse.
+/// Copies places of a ring to parts of a buffer.
 pub(super) fn receive(from: &Inbound, places: &[(usize, usize)], to: &FarBuffer, parts: &[Span]) {
     each(parts, places, |offset, at, len| to.receive(offset, from, at, len));
 }
 
-/// Goes through both lists; calls `copy` with an offset in the buffer, one in the ring, and bytes.
+/// Walks through both lists; calls `copy` with an offset in the buffer, one in the ring, and a number of bytes.
 fn each(parts: &[Span], places: &[(usize, usize)], mut copy: impl FnMut(usize, usize, usize)) {
     let mut parts = parts.iter().map(|part| (usize::try_from(part.address).unwrap_or(usize::MAX), part.len));
     let (mut offset, mut left) = (0, 0);

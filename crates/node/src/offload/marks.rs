@@ -1,14 +1,14 @@
-//! What is to be stored into a ring once the bytes are there.
+//! Stores into a ring that must follow the bytes of its records.
 
 use core::cell::RefCell;
 use crosslane_shm::Store;
 
-/// Stores into the ring that come after the copy.
+/// Stores into the ring that are executed after the copy.
 #[derive(Debug, Default)]
 pub(super) struct Marks(RefCell<Vec<(usize, u64)>>);
 
 impl Marks {
-    /// In the order in which they were made.
+    /// Executes them in the order in which they were made.
     pub(super) fn play(&self, ring: &impl Store) {
         for (at, value) in self.0.take() {
             ring.store_fence();

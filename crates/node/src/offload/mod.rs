@@ -1,14 +1,13 @@
-//! The offload engine (decision 15): one thread that sends and one that receives for all programs of this host that have
-//! consented. A program puts a description of its buffer on its submission queue and sleeps; the thread finds room, copies, checks
-//! headers, acknowledges and frees.
+//! The offload engine (decision 15): one thread that sends and one that receives, for all programs of this host that have
+//! asked for it. A program puts a descriptor of its buffer on its submission queue and sleeps; the thread finds room,
+//! copies, checks headers, acknowledges and gives credit.
 //!
 //! ```text
 //!   program --Offload: submission queue, wakers--> daemon's thread --Word--> two Workers      (Client, Work: what they know)
 //!      |                                                          |
 //!      +--submission queue: Descriptor -------------------------------------->+--> Job --CopyEngine--> ring, state
 //! ```
-//! All that a program says or keeps where it can write is copied once and checked, and a program that lies loses its own
-//! stream.
+//! The engine copies every word that a program can write once and checks the copy; a program that lies loses its own stream.
 
 mod client;
 mod copy;
@@ -44,21 +43,21 @@ use std::time::Duration;
 use table::Table;
 use worker::{Word, Worker};
 
-/// So many times as long as a program spins, an engine's thread looks around: it serves many.
+/// Factor by which an engine's thread polls for longer than a program spins, since it serves many programs.
 const SPIN_FACTOR: u32 = 4;
 
-/// How the engine is to work.
+/// How the engine must work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Processors of the sending thread and of the receiving one; none: wherever the kernel puts them.
+    /// Processors of the sending and the receiving thread; none: the kernel chooses.
     pub processors: Option<[usize; 2]>,
-    /// Who copies.
+    /// How to copy.
     pub copy: Choice,
-    /// Least bytes of a call that waits which are worth it.
+    /// Smallest blocking call that is worth a transfer, bytes.
     pub least: u64,
 }
 
-/// The daemon's hold on one thread.
+/// The daemon's handle of one thread.
 #[derive(Debug)]
 struct Thread {
     words: Sender<Word>,
@@ -72,9 +71,9 @@ struct Thread {
 #[derive(Debug)]
 pub struct Engines {
     threads: Vec<Thread>,
-    /// Programs that have consented.
+    /// Programs that use the engine.
     sessions: BTreeSet<SessionId>,
-    /// What was made known of each end, and to whom.
+    /// Registered rings of each end: session, handle, rings.
     works: HashMap<CircuitId, Vec<(SessionId, u32, Arc<Work>)>>,
     /// Buffers that programs have registered.
     registered: BTreeMap<(SessionId, BufferId), RegisteredBuffer>,
@@ -82,10 +81,10 @@ pub struct Engines {
 }
 
 impl Engines {
-    /// Starts both threads. They look around for up to some times `spin` while nothing moves, if that has paid lately.
+    /// Starts both threads. While nothing moves they poll for up to some times `spin`, if that has paid lately.
     ///
     /// # Errors
-    /// There can be no threads, or no events.
+    /// No threads or no events can be made.
     pub fn start(settings: &Settings, spin: Duration) -> io::Result<Self> {
         let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
         let spin = if alone { Duration::ZERO } else { spin * SPIN_FACTOR };
@@ -101,21 +100,21 @@ impl Engines {
         })
     }
 
-    /// The kernel's numbers of the sending and the receiving thread.
+    /// The thread ids of the sending and the receiving thread.
     pub fn tids(&self) -> [u32; 2] {
         [0, 1].map(|at: usize| self.threads.get(at).map_or(0, |thread| thread.tid))
     }
 
-    /// What the sending and the receiving thread have done.
+    /// Counters of the sending and the receiving thread.
     pub fn tallies(&self) -> impl Iterator<Item = &Tally> {
         self.threads.iter().map(|thread| thread.tally.as_ref())
     }
 
-    /// A program has consented; the engine wakes it through `completions`, and the `lease` is kept open while a thread may work for
-    /// it. By the wakers that are returned it rings the sending and the receiving thread.
+    /// Adds a program; the engine wakes it through `completions`, and keeps `lease` open while a thread may work for it.
+    /// The program wakes the sending and the receiving thread by the returned wakers.
     ///
     /// # Errors
-    /// It had consented already, or there are no descriptors.
+    /// It was added already, or there are no descriptors.
     pub fn add(
         &mut self,
         session: SessionId,
@@ -137,16 +136,16 @@ impl Engines {
         Ok(wakers)
     }
 
-    /// Whether a program has consented.
+    /// Whether a program uses the engine.
     pub fn has(&self, session: SessionId) -> bool {
         self.sessions.contains(&session)
     }
 
-    /// A program may name these rings from now on, by the handle that is returned.
+    /// Registers rings for a program's transfers; returns their handle.
     pub(crate) fn register_rings(&mut self, session: SessionId, circuit: CircuitId, work: Work) -> u32 {
         let (handle, work) = (self.next_handle(), Arc::new(work));
         let known = self.works.entry(circuit).or_default();
-        // What the same program knew of earlier generations is of no more use to it.
+        // The program does not use earlier generations any more.
         let (old, kept) = std::mem::take(known).into_iter().partition(|(holder, ..)| *holder == session);
         *known = kept;
         known.push((session, handle, work.clone()));
@@ -157,21 +156,21 @@ impl Engines {
         handle
     }
 
-    /// Programs see this word for the end from now on. Must come before what arrived there is counted.
+    /// Sets the end's status word for transfers. Must come before the daemon counts what has arrived there.
     pub(crate) fn show(&self, circuit: CircuitId, status: u32) {
         for (_, _, work) in self.works.get(&circuit).into_iter().flatten() {
             work.set(status);
         }
     }
 
-    /// An end is gone.
+    /// An end is removed.
     pub(crate) fn free(&mut self, circuit: CircuitId) {
         let known = self.works.remove(&circuit).unwrap_or_default();
         known.iter().for_each(|(_, _, work)| work.end());
         self.forget_all(known);
     }
 
-    /// A program is gone.
+    /// A program has ended.
     pub fn remove(&mut self, session: SessionId) {
         if self.sessions.remove(&session) {
             for known in self.works.values_mut() {
@@ -235,7 +234,7 @@ impl Drop for Engines {
         for Thread { words, receiver, handle, .. } in self.threads.drain(..) {
             drop(words);
             receiver.wake();
-            // One that panicked has ended too.
+            // A thread that panicked has ended too.
             let _ = handle.join();
         }
     }

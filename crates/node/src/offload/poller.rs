@@ -1,9 +1,9 @@
-//! What an engine's thread sleeps on: one wake event, for which each program has a waker of its own.
+//! What an engine's thread sleeps on: one wake event, for which each program has its own waker.
 
 use crosslane_shm::wake::Receiver;
 use std::sync::Arc;
 
-/// What wakes one thread of the engine.
+/// The wake event of one engine thread.
 #[derive(Debug)]
 pub(super) struct Poller(Arc<Receiver>);
 
@@ -12,7 +12,7 @@ impl Poller {
         Self(receiver)
     }
 
-    /// Sleeps until somebody rings.
+    /// Sleeps until a waker wakes the thread.
     pub(super) fn sleep(&self) {
         self.0.sleep(None);
         self.0.clear();

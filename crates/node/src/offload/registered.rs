@@ -1,7 +1,7 @@
-//! Buffers that programs have registered with the engine: it has them mapped, and its processor copies with no help of the kernel's.
+//! Buffers that programs have registered with the engine: it has them mapped, and its processor copies without the kernel.
 //!
-//! They cannot shrink, and nothing else ever lies in that memory, so it does no harm that a thread may be stopped in the
-//! middle of a copy, and finish it when the program has long done something else.
+//! The buffers cannot shrink, and their memory is never used for anything else. So it does no harm if a thread is stopped
+//! in the middle of a copy, and finishes it when the program has long continued.
 
 use super::Engines;
 use super::worker::Word;
@@ -11,27 +11,27 @@ use crosslane_shm::FarBuffer;
 use crosslane_wire::BufferId;
 use std::sync::Arc;
 
-/// Most buffers of one program,
+/// Most buffers of one program.
 const BUFFERS_MAX: usize = 64;
-/// and most bytes of addresses that they take.
+/// Most address space of one program's buffers, bytes.
 const BYTES_MAX: u64 = 2 << 30;
 
-/// A buffer that was registered.
+/// A registered buffer.
 #[derive(Debug)]
 pub(super) struct RegisteredBuffer {
     handle: u32,
     len: u64,
-    /// What its owner's user pays for the mapping.
+    /// The charge to its owner's user for the mapping.
     _mapping: Charge,
 }
 
 impl Engines {
-    /// The name of a buffer that this program has registered before.
+    /// The handle of a buffer that this program has registered before.
     pub(crate) fn registered(&self, session: SessionId, buffer: BufferId) -> Option<u32> {
         self.registered.get(&(session, buffer)).map(|registered| registered.handle)
     }
 
-    /// A program may name this buffer from now on, by the handle that is returned; 0: it has registered enough.
+    /// Registers a program's buffer; returns its handle, 0 if the program has registered too much.
     pub(crate) fn register_buffer(
         &mut self,
         session: SessionId,
@@ -53,7 +53,7 @@ impl Engines {
         handle
     }
 
-    /// A program has given its buffer back to the system.
+    /// A program has freed its buffer.
     pub(crate) fn reclaim(&mut self, session: SessionId, buffer: BufferId) {
         if let Some(RegisteredBuffer { handle, .. }) = self.registered.remove(&(session, buffer)) {
             for at in 0..self.threads.len() {

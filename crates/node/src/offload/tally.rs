@@ -1,20 +1,20 @@
-//! What an engine's thread counts.
+//! Counters of an engine's thread.
 
 use core::sync::atomic::AtomicU64;
 use std::sync::OnceLock;
 
-/// What a thread has done, for people.
+/// What a thread has done, for display.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// The name of what copies.
+    /// Name of the copy engine.
     pub copy: OnceLock<&'static str>,
-    /// Payload, bytes.
+    /// Payload moved, bytes.
     pub bytes: AtomicU64,
-    /// Those of it that were copied from, or to, buffers that are mapped.
+    /// Payload copied from or to mapped buffers, bytes.
     pub registered: AtomicU64,
     /// Transfers that were taken.
     pub transfers: AtomicU64,
-    /// Those that the kernel refused.
+    /// Transfers for which the kernel refused access.
     pub refused: AtomicU64,
     /// Times that the thread slept.
     pub sleeps: AtomicU64,

@@ -1,4 +1,4 @@
-//! Tests of the engine: [`fairness`] between programs, what is [`returned`] and not copied, and how long a program is held.
+//! Tests of the engine: [`fairness`] between programs, buffers that are [`returned`] and not touched, and how long a program waits.
 
 mod fairness;
 mod returned;

@@ -1,4 +1,4 @@
-//! What the engine's threads know of one end: its rings, mapped, and where its program keeps their state.
+//! What the engine's threads need of one end: its rings, mapped, and the program's state of them.
 
 use crate::quota::Charge;
 use core::sync::atomic::AtomicU32;
@@ -13,53 +13,52 @@ use crosslane_wire::local::{STATUS_ALIVE, STATUS_CABLE, status_word};
 pub(crate) struct Work {
     /// Number of the generation.
     pub(crate) generation: u32,
-    /// What is received.
+    /// The segment from which the program receives.
     pub(crate) inbound: Inbound,
-    /// Where is sent.
+    /// The segment into which the program sends.
     pub(crate) outbound: Outbound,
-    /// Bytes of each ring at most.
+    /// Most bytes of each ring.
     pub(crate) ring_max: u64,
-    /// Mark key of the ring that is read.
+    /// Mark key of the ring for receiving.
     pub(crate) rx_key: u64,
-    /// Mark key of the ring that is written.
+    /// Mark key of the ring for sending.
     pub(crate) tx_key: u64,
-    /// What the end's holders share.
+    /// The state that the end's holders share.
     pub(crate) state: EngineState,
-    /// The end's word as programs see it in their status pages.
+    /// The end's status word, as programs see it in their status pages.
     pub(crate) status: AtomicU32,
-    /// What the program's user pays for the mappings.
+    /// The charge to the program's user for the mappings.
     pub(crate) _mappings: Charge,
 }
 
 impl Work {
-    /// The state of sending, copied and checked.
+    /// A checked copy of the state of sending.
     pub(super) fn producer(&self) -> Option<Producer> {
         self.state.rings().0.checked(self.generation, self.ring_max, self.tx_key)
     }
 
-    /// The state of receiving, copied and checked.
+    /// A checked copy of the state of receiving.
     pub(super) fn consumer(&self) -> Option<Consumer> {
         self.state.rings().1.checked(self.generation, self.ring_max, self.rx_key)
     }
 
-    /// Where the program keeps the state.
+    /// The program's state itself.
     pub(super) fn rings(&self) -> (&Producer, &Consumer) {
         self.state.rings()
     }
 
-    /// Whether the stream goes by these rings, and what arrived is not being counted. To be asked after a record's mark
-    /// was seen.
+    /// Whether the stream uses these rings, and the daemon is not counting what arrived. Ask this after a record's mark was seen.
     #[inline]
     pub(super) fn lives(&self) -> bool {
         self.status.load(SeqCst) == status_word(self.generation, STATUS_ALIVE)
     }
 
-    /// How the end stands now.
+    /// Sets the end's status word.
     pub(crate) fn set(&self, status: u32) {
         self.status.store(status, SeqCst);
     }
 
-    /// The end is gone.
+    /// The end is removed.
     pub(crate) fn end(&self) {
         self.status.store(status_word(self.generation, STATUS_CABLE), Relaxed);
     }

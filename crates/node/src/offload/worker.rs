@@ -1,5 +1,5 @@
-//! An engine's thread: all programs in turns, a bounded piece of one transfer each; a look around for as long as that has
-//! paid lately, else sleep.
+//! An engine's thread: serves all programs in turn, a bounded piece of one transfer each; polls for as long as that has
+//! paid lately, then sleeps.
 //!
 //! ```text
 //!    submission queues --filled--> jobs --turn: plan, claim, copy, commit--> ring, state, submission queue
@@ -24,23 +24,23 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Instant;
 
-/// Rounds between two looks at the clock and for new orders while something moves.
+/// Rounds between two reads of the clock and of new orders, while bytes move.
 const ROUNDS: u32 = 16;
 
-/// What the daemon's thread says to an engine's.
+/// An order of the daemon's thread to an engine's thread.
 #[derive(Debug)]
 pub(super) enum Word {
-    /// A program has consented.
+    /// A program uses the engine from now on.
     Client(Box<Client>),
-    /// It may name these rings.
+    /// The program's transfers may use these rings.
     RegisterRings(SessionId, u32, Arc<Work>),
-    /// Not any more.
+    /// They may not use them any more.
     Forget(SessionId, u32),
-    /// Its transfers may lie in this buffer.
+    /// The program's transfers may use this buffer.
     RegisterBuffer(SessionId, u32, Arc<FarBuffer>),
-    /// Not any more.
+    /// They may not use it any more.
     Reclaim(SessionId, u32),
-    /// The program is gone.
+    /// The program has ended.
     Remove(SessionId),
 }
 
@@ -67,7 +67,7 @@ pub(super) fn pin(processor: usize) -> bool {
 }
 
 impl Worker {
-    /// Works until nobody can give orders any more.
+    /// Works until the daemon's thread has dropped its sender of orders.
     pub(super) fn run(mut self) {
         let budget = Budget::new();
         let (mut quiet, mut rounds) = (Instant::now(), 0_u32);
@@ -99,7 +99,7 @@ impl Worker {
         }
     }
 
-    /// Does what was ordered; `false` if nobody can order anything any more.
+    /// Executes the waiting orders; `false` if the daemon's thread has dropped its sender.
     fn obey(&mut self) -> bool {
         loop {
             match self.words.try_recv() {
@@ -141,12 +141,12 @@ impl Worker {
         }
     }
 
-    /// Takes what programs have put on their submission queues; whether there was anything.
+    /// Takes the transfers that programs have submitted; returns whether there were any.
     pub(super) fn collect(&mut self) -> bool {
         if !self.clients.values().any(|client| client.table.queue.is_filled(self.way)) {
             return false;
         }
-        // An order that makes a handle known was given before its program heard of it.
+        // The order that registers a handle was sent before the program got the handle.
         self.obey();
         let now = Instant::now();
         let mut taken = 0;
@@ -157,13 +157,13 @@ impl Worker {
         taken > 0
     }
 
-    /// A turn for each program; whether anything moved, and how many transfers are left.
+    /// Gives each program a turn; returns whether anything moved, and how many transfers are left.
     pub(super) fn round(&mut self) -> (bool, usize) {
         let cpu = u16::try_from(sched_getcpu()).unwrap_or(0);
         let (mut moved, mut jobs, mut now) = (false, 0, None);
         for client in self.clients.values_mut().filter(|client| !client.jobs.is_empty()) {
             client.spent = client.spent.saturating_sub(PIECE);
-            // Each of its transfers is looked at once at most.
+            // Each of its transfers is tried once at most.
             for _ in 0..client.jobs.len() {
                 let Some(mut job) = client.jobs.pop_front() else { break };
                 let mut hand = Hand {
@@ -204,7 +204,8 @@ impl Worker {
         (moved, jobs)
     }
 
-    /// Says so on all submission queues, looks once more, and sleeps until a program wakes the thread. Whether it slept.
+    /// Marks the thread as asleep on all submission queues, looks once more, and sleeps until a program wakes it. Returns
+    /// whether it slept.
     fn sleep(&mut self) -> bool {
         self.clients.values().for_each(|client| client.table.queue.set_asleep(self.way, true));
         let filled = self.clients.values().any(|client| client.table.queue.is_filled(self.way));

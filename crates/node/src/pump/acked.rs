@@ -1,6 +1,6 @@
-//! What of a circuit the program at its far end has taken, as told to the sender on the near side: units from the circuit's
-//! start. What only lies in that program's memory does not count: the stream may be moving already, and what arrives there
-//! after its daemon has counted is sent again.
+//! How many bytes of a circuit the program at its far end has taken, for the sender on the near side: stream offset from
+//! the circuit's start. Bytes that only lie in that program's memory do not count: the stream may be moving already, and
+//! bytes that arrive after the far daemon has counted are sent again.
 
 use super::leg::Side;
 use crosslane_shm::ring::{Producer, Violation};
@@ -9,25 +9,26 @@ use crosslane_wire::DecodeError;
 use crosslane_wire::segment::{ACKED, CREDIT};
 use std::collections::VecDeque;
 
-/// Units that are worth telling, or asking for, while others move.
+/// Smallest advance that is worth a store, or a wake request, while other bytes move.
 const STEP: u64 = 32 * 1024;
-/// Bytes of ring between two places that credit is compared with.
+/// Distance of two places at which credit is compared, bytes of ring.
 const STRIDE: u64 = 32 * 1024;
 
-/// One direction's count.
+/// The acknowledged offset of one direction.
 #[derive(Debug, Default)]
 pub(super) struct Acked {
-    /// Units that the far end has acknowledged, as far as we know.
+    /// Offset that the far end has acknowledged, as far as this host knows.
     known: u64,
-    /// Units that the near side was told of.
+    /// Offset that this host has stored at the near side.
     told: u64,
-    /// Places in the ring of the far end and the units up to them. Those that credit came back for were taken, which is
-    /// late by [`STRIDE`] and the quarter of a ring that a receiver withholds.
+    /// Places in the far end's ring, with the offset at each. Places for which credit has come back were taken; this lags
+    /// by [`STRIDE`] and the quarter of a ring for which a receiver withholds credit.
     places: VecDeque<(u64, u64)>,
 }
 
 impl Acked {
-    /// Finds out what is acknowledged. The last host between knows it by the far end's credit, the others by the `ACKED` word that the next host stores.
+    /// Finds out which offset is acknowledged: the last host between from the far end's credit, the others from the
+    /// `ACKED` word that the next host stores.
     pub(super) fn learn(&mut self, to: &Side, producer: &Producer) -> Result<(), Violation> {
         if !to.leg.is_end {
             let got = to.leg.inbound.load_u64(ACKED);
@@ -56,7 +57,7 @@ impl Acked {
         Ok(())
     }
 
-    /// Tells the near side, if there is enough to tell or `all` is wanted; whether it did.
+    /// Stores the offset at the near side, if it has advanced enough or `all` is set; returns whether it did.
     pub(super) fn tell(&mut self, from: &Side, all: bool) -> bool {
         let due = self.known - self.told;
         if due == 0 || (due < STEP && !all) {
@@ -67,7 +68,7 @@ impl Acked {
         true
     }
 
-    /// Whether more is acknowledged than is known.
+    /// Whether more is acknowledged than `learn` has seen.
     pub(super) fn has_news(&self, to: &Side) -> bool {
         if to.leg.is_end {
             self.places.front().is_some_and(|(place, _)| *place <= to.leg.inbound.load_u64(CREDIT))
@@ -76,7 +77,7 @@ impl Acked {
         }
     }
 
-    /// Whether enough is under way that a sender may wait for it to land: worth a wake.
+    /// Whether so much is under way that a sender may wait for it to be acknowledged: then a wake is worth requesting.
     pub(super) fn wants_news(&self, producer: &Producer) -> bool {
         producer.units() - self.known >= STEP
     }

@@ -1,4 +1,4 @@
-//! A circuit that passes through: two sides, a direction each way.
+//! A circuit that passes through this host: two sides, and a flow in each direction.
 
 use super::flow::{Fault, Flow, Turn};
 use super::leg::{Leg, Side};
@@ -13,34 +13,34 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A circuit at work.
+/// A circuit that a pump's thread forwards.
 #[derive(Debug)]
 pub(super) struct Circuit {
     pub(super) transit: TransitId,
     sides: [Side; 2],
     flows: [Flow; 2],
     traffic: Arc<Traffic>,
-    /// Rung by those neighbours that were asked for wakes.
+    /// The wake event by which neighbours that were asked for it wake the pump.
     receiver: Arc<Receiver>,
-    /// How long it paid, lately, to poll it while nothing moved.
+    /// How long it pays to poll the circuit while nothing moves, from recent waits.
     budget: Budget,
-    /// Something has moved since it was last asked.
+    /// Bytes have moved since the last check.
     moved: bool,
     quiet_since: Option<Instant>,
-    /// Both sides were asked for wakes.
+    /// Both neighbours were asked to wake the pump.
     armed: bool,
-    /// How long that may be under way: so long the rings are polled after it.
+    /// How long these requests may be under way: the rings are polled until then.
     requests: Armed<Instant>,
-    /// Since when it sleeps.
+    /// When the circuit went to sleep, if it sleeps.
     asleep: Option<Instant>,
-    /// A side broke the protocol: nothing moves any more.
+    /// A side broke the protocol: nothing is forwarded any more.
     broken: bool,
-    /// Legs of which the daemon knows that nothing more lies there.
+    /// Legs for which the daemon was told that nothing more lies there.
     told_dry: [bool; 2],
 }
 
 impl Circuit {
-    /// Takes the legs over, and says so to both neighbours. `limit_ns`: how long it may be polled while nothing moves.
+    /// Attaches to both legs, which tells the neighbours. `limit_ns`: how long it may be polled while nothing moves.
     pub(super) fn new(
         transit: TransitId,
         legs: [Leg; 2],
@@ -71,10 +71,10 @@ impl Circuit {
         }
     }
 
-    /// Pumps both ways; whether anything moved.
+    /// Forwards in both directions; returns whether anything moved.
     pub(super) fn run_once(&mut self, cpu: u16, reports: &Reports) -> bool {
         if self.armed {
-            // A turn that finds too little to tell would leave answered requests behind.
+            // Otherwise a turn that finds too little to report could leave wake requests behind that were answered already.
             if !self.may_have_work() {
                 return false;
             }
@@ -108,7 +108,7 @@ impl Circuit {
         flow.run_once(from, to, cpu)
     }
 
-    /// The direction that comes from `leg`, with both its sides.
+    /// The flow that comes from `leg`, with both its sides.
     fn way(&mut self, leg: usize) -> (&mut Flow, &mut Side, &mut Side) {
         let [a, b] = &mut self.sides;
         let (from, to) = if leg == 0 { (a, b) } else { (b, a) };
@@ -123,7 +123,7 @@ impl Circuit {
         Report::Violated { transit: self.transit, leg, why: why.to_string() }
     }
 
-    /// Tells the daemon what it must do and wants to know.
+    /// Reports to the daemon the waiters that it must wake and the legs that are drained.
     fn report(&mut self, reports: &Reports) {
         let transit = self.transit;
         for leg in [0, 1] {
@@ -137,25 +137,25 @@ impl Circuit {
         }
     }
 
-    /// Nothing more comes from this leg, and nobody reads there.
+    /// The daemon says that nothing more comes from this leg and that its neighbour does not read any more.
     pub(super) fn close(&mut self, leg: usize, reports: &Reports) {
         self.sides[leg].closed = true;
         self.report(reports);
     }
 
-    /// The daemon has looked for a waiter of this leg.
+    /// The daemon's answer to the lookup of a waiter of this leg.
     pub(super) fn answer(&mut self, leg: usize, waiter: WaiterId, waker: Option<Waker>) {
         self.sides[leg].wakers.answer(waiter, waker);
     }
 
-    /// Whether a turn would find something to do.
+    /// Whether a turn would find work.
     pub(super) fn may_have_work(&self) -> bool {
         let [a, b] = &self.sides;
         !self.broken && (self.flows[0].may_have_work(a, b) || self.flows[1].may_have_work(b, a))
     }
 
-    /// Whether it is to be polled no longer: nothing has moved for as long as it paid to poll, lately, and both sides
-    /// were asked for wakes. To be called now and then between turns.
+    /// Whether polling should stop: nothing has moved for as long as polling pays, and both neighbours were asked to wake
+    /// the pump. Called at intervals between turns.
     pub(super) fn settles(&mut self, now: Instant, limit_ns: u32, cpu: u16, reports: &Reports) -> bool {
         if std::mem::take(&mut self.moved) {
             if self.quiet_since.take().is_some() {
@@ -172,18 +172,18 @@ impl Circuit {
         quiet >= Duration::from_nanos(polls.into()) && self.arm(now, reports)
     }
 
-    /// Whether a neighbour of the circuit ran on this processor when it wrote last: it cannot run while we do.
+    /// Whether a neighbour's last record was written on this processor: the neighbour cannot run while this thread does.
     pub(super) fn crowds(&self, cpu: u16) -> bool {
         self.flows.iter().any(|flow| flow.comes_from(cpu))
     }
 
-    /// Whether the requests for wakes, and what they are not answered for, have landed by now, and nothing came.
+    /// Whether the wake requests, and all stores that missed them, have landed by now, and nothing has arrived.
     fn has_landed(&mut self, now: Instant) -> bool {
         !self.requests.next_sleep(|| now).is_bounded() && !self.may_have_work()
     }
 
-    /// How long nobody need look at it, if it has asked for wakes and only waits until that has landed. To be followed by a
-    /// look, [`Self::may_have_work`].
+    /// How long the circuit need not be looked at, if it has requested wakes and only waits until the requests have
+    /// landed. The caller must then look by [`Self::may_have_work`].
     pub(super) fn rest(&mut self, now: Instant) -> Option<Duration> {
         if !self.armed {
             return None;
@@ -191,7 +191,7 @@ impl Circuit {
         self.requests.next_sleep(|| now).bound().filter(|_| !self.may_have_work())
     }
 
-    /// Asks both sides for wakes; whether nothing came meanwhile and no request is under way.
+    /// Requests wakes from both sides; returns whether nothing has arrived meanwhile and no request is under way.
     fn arm(&mut self, now: Instant, reports: &Reports) -> bool {
         self.armed = true;
         self.requests = Armed::NOTHING;
@@ -222,20 +222,20 @@ impl Circuit {
         }
     }
 
-    /// Its wake event.
+    /// The circuit's wake event.
     pub(super) fn receiver(&self) -> BorrowedFd<'_> {
         self.receiver.as_fd()
     }
 
-    /// Its wake came while it was polled. That may have been an answer to requests that it has made already, to sleep
-    /// next: they are made anew.
+    /// A wake arrived while the circuit was polled. It may have been the answer to the requests that it has stored in
+    /// order to sleep: so they must be stored anew.
     pub(super) fn hush(&mut self) {
         self.receiver.clear();
         self.disarm();
     }
 
-    /// Its wake came while it slept: whether it sleeps on. The wake may have been an answer to its requests though nothing
-    /// is there, for what was stored before a ring may be consumed before it. So they are made anew.
+    /// A wake arrived while the circuit slept; returns whether it sleeps on. The wake may have answered a request although
+    /// nothing is there, since a record may be consumed before the wake for it arrives. So the requests are stored anew.
     pub(super) fn sleeps_on(&mut self, now: Instant, limit_ns: u32, reports: &Reports) -> bool {
         self.receiver.clear();
         let sleeps = !self.may_have_work() && self.arm(now, reports);
@@ -245,7 +245,7 @@ impl Circuit {
         sleeps
     }
 
-    /// It is to be polled again.
+    /// Polls the circuit again.
     pub(super) fn wake(&mut self, now: Instant, limit_ns: u32) {
         if let Some(asleep) = self.asleep.take() {
             let slept = u64::try_from((now - asleep).as_nanos()).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! One direction of a circuit: what lies in the ring of one side is pushed on into the ring of the other.
+//! One direction of a circuit: copies records from the ring of one side into the ring of the other.
 
 use super::acked::Acked;
 use super::leg::Side;
@@ -8,47 +8,47 @@ use crosslane_wire::DecodeError;
 use crosslane_wire::record::{CPU_MASK, Kind};
 use crosslane_wire::segment::{CREDIT, LINE, ORDER, WANT_DATA, WANT_ROOM};
 
-/// Bytes of ring that are consumed in one turn, about.
+/// Bytes of ring that one turn consumes, approximately.
 const TURN: u64 = 64 * 1024;
-/// Longest ring that a pump makes use of, bytes: what lies in it is in the caches still when it is read, and its reader
-/// withholds no more than a quarter of it from the sender, who must keep that.
+/// Longest ring that a pump uses, bytes: its bytes are still in the caches when they are read, and its reader withholds
+/// credit for at most a quarter of it, for which the sender must retain the bytes.
 const RING: u64 = EASY / 2;
-/// Room without which no data can be pushed, bytes: a line is kept back for what ends a stream.
+/// Room without which no data can be pushed, bytes: one line stays free for the record that ends a stream.
 const LEAST: u64 = 2 * LINE;
 
 /// A side broke the ring's protocol.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// The one that is read from.
+    /// The side that is read from.
     From(Violation),
-    /// The one that is written to.
+    /// The side that is written to.
     To(Violation),
 }
 
-/// What became of a turn.
+/// The result of a turn.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
-    /// Something was consumed, pushed or told.
+    /// A record was consumed or pushed, or a word was stored.
     pub(super) moved: bool,
     /// Payload that was pushed, bytes.
     pub(super) bytes: u64,
 }
 
-/// One direction.
+/// The state of one direction.
 #[derive(Debug, Default)]
 pub(super) struct Flow {
     consumer: Consumer,
     producer: Producer,
     acked: Acked,
-    /// Whether the reader wants stamps, as told to the writer.
+    /// The reader's `ORDER` word, as it was stored for the writer.
     order: u32,
-    /// Room that the record at the front waits for, bytes; 0 if none waits.
+    /// Room for which the record at the front waits, bytes; 0 if none waits.
     held_up: u64,
-    /// A wake was asked for at this credit: one that comes with more credit must be asked for anew.
+    /// Credit at which a wake was requested: if more credit comes, the request must be repeated.
     asked_at: Option<u64>,
-    /// All was passed on, and that the writer is gone.
+    /// All records were forwarded, and the writer's end was reported to the reader.
     ended: bool,
-    /// The processor that the last record came from.
+    /// The processor on which the last record was written.
     peer_cpu: Option<u16>,
 }
 
@@ -62,7 +62,7 @@ impl Flow {
         flow
     }
 
-    /// Pushes on what has arrived, as far as there is room and [`TURN`] allows, and wakes those who wait for it.
+    /// Forwards records that have arrived, as far as there is room and [`TURN`] allows, and wakes the waiters for them.
     pub(super) fn run_once(&mut self, from: &mut Side, to: &mut Side, cpu: u16) -> Result<Turn, Fault> {
         let mut turn = Turn::default();
         if self.ended {
@@ -90,7 +90,7 @@ impl Flow {
         Ok(turn)
     }
 
-    /// `Ok(true)` if nothing is left that has arrived.
+    /// Returns `Ok(true)` if no arrived record is left.
     fn pump(&mut self, from: &Side, to: &Side, cpu: u16, turn: &mut Turn) -> Result<bool, Fault> {
         self.held_up = 0;
         if !self.consumer.arrived(&from.leg.inbound) {
@@ -104,7 +104,7 @@ impl Flow {
             };
             self.peer_cpu = Some(head.cpu);
             match head.kind {
-                // Memory is announced over single cables only.
+                // Memory is announced only over single cables.
                 Kind::Message | Kind::SrcAvail | Kind::SinkAvail => {
                     return Err(Fault::From(DecodeError::Range("record of a stream through a host").into()));
                 }
@@ -143,7 +143,7 @@ impl Flow {
         self.consumer.consume().map_err(Fault::From)
     }
 
-    /// Stamps travel unchanged. A record that its writer stamped not yet gets our time.
+    /// Forwards stamps unchanged. A record that its writer did not stamp yet gets this host's time.
     fn stamp(&self, from: &Side) {
         let stamp = if self.order == 0 { 0 } else { self.consumer.cursor().stamp(&from.leg.inbound) };
         if stamp == 0 {
@@ -153,7 +153,7 @@ impl Flow {
         }
     }
 
-    /// Whether stamps are wanted is for the reader to say, and for the writer to know.
+    /// Stores the reader's `ORDER` word for the writer.
     fn pass_order(&mut self, from: &Side, to: &Side) {
         let order = wanted_order(to);
         if order != self.order {
@@ -162,8 +162,8 @@ impl Flow {
         }
     }
 
-    /// Whether a turn would find something to do. All that the other sides ring for is that: a request that was
-    /// answered must not stay, for it is not answered again.
+    /// Whether a turn would find work. This includes everything for which the other sides wake the pump: a request that
+    /// was answered must not stay, since it is not answered again.
     pub(super) fn may_have_work(&self, from: &Side, to: &Side) -> bool {
         if self.ended {
             return false;
@@ -178,7 +178,7 @@ impl Flow {
         news || ready
     }
 
-    /// Tells what is left to tell, and asks both sides for wakes. A fence and another look must follow.
+    /// Stores what is left to report, and requests wakes from both sides. A fence and another look must follow.
     pub(super) fn arm(&mut self, from: &mut Side, to: &mut Side) {
         if self.ended {
             return;
@@ -195,12 +195,12 @@ impl Flow {
         }
     }
 
-    /// Whether all was passed on, and that the writer is gone.
+    /// Whether all records were forwarded, and the writer's end was reported to the reader.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Whether the last record was written on this processor: then its writer needs it.
+    /// Whether the last record was written on this processor: its writer then needs the processor.
     pub(super) fn comes_from(&self, cpu: u16) -> bool {
         self.peer_cpu == Some(cpu & CPU_MASK)
     }

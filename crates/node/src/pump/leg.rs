@@ -1,4 +1,4 @@
-//! One neighbour's channel of a circuit: its words, and who is to be woken there.
+//! One neighbour's channel of a circuit: its words, and the waiters to wake there.
 
 use super::wakers::Wakers;
 use crosslane_shm::{Inbound, Load, Outbound, Store};
@@ -10,20 +10,20 @@ use crosslane_wire::segment::{
 /// One neighbour's channel of a transit circuit.
 #[derive(Debug)]
 pub struct Leg {
-    /// What the neighbour stores into.
+    /// The segment into which the neighbour stores.
     pub inbound: Inbound,
-    /// What we store into.
+    /// The segment into which this host stores.
     pub outbound: Outbound,
     /// Longest ring of either segment, bytes; a power of two.
     pub ring_max: u64,
-    /// Key of the marks that are read.
+    /// Key of the marks that this host reads.
     pub rx_key: u64,
-    /// Key of the marks that are written.
+    /// Key of the marks that this host writes.
     pub tx_key: u64,
-    /// Behind it is the stream's end, not another host between.
+    /// Whether the stream's end is at this neighbour, and not another host between.
     pub is_end: bool,
-    /// How long a store of ours to the neighbour and then one of the neighbour's to us may be under way together, ns; 0 where
-    /// memory is coherent.
+    /// How long a store of this host to the neighbour and then one of the neighbour to this host may be under way
+    /// together, ns; 0 where memory is coherent.
     pub in_flight_ns: u32,
 }
 
@@ -41,27 +41,27 @@ impl Leg {
     }
 }
 
-/// A leg at work.
+/// A leg that is being forwarded.
 #[derive(Debug)]
 pub(super) struct Side {
     /// Its segments.
     pub(super) leg: Leg,
-    /// The daemon says that nothing more comes from there and that nobody reads there.
+    /// The daemon says that nothing more comes from there and that the neighbour does not read any more.
     pub(super) closed: bool,
-    /// Wake events of those who sleep there.
+    /// Wakers of the neighbour's waiters.
     pub(super) wakers: Wakers,
-    /// Waiters that the daemon must ring.
+    /// Waiters that the daemon must wake.
     pub(super) unrung: Vec<WaiterId>,
-    /// Our own, in the words that ask for a wake.
+    /// This circuit's own waiter, which the wake request words contain.
     waiter: WaiterId,
     sequence: u32,
-    /// The requests of the other side that were answered last.
+    /// The last requests of the neighbour that were answered.
     answered_data: u64,
     answered_room: u64,
 }
 
 impl Side {
-    /// Takes a leg over and says so to the neighbour.
+    /// Attaches to a leg, which tells the neighbour.
     pub(super) fn attach(leg: Leg, waiter: WaiterId) -> Self {
         leg.outbound.store_u32(STATE, STATE_ATTACHED);
         Self {
@@ -76,13 +76,13 @@ impl Side {
         }
     }
 
-    /// Whether nothing more comes from there and nobody reads there. To be asked before the ring is looked at: what
-    /// was stored before is in the ring then.
+    /// Whether nothing more comes from there and the neighbour does not read any more. Ask this before looking at the
+    /// ring: the ring then contains all that was stored before.
     pub(super) fn is_gone(&self) -> bool {
         self.closed || self.leg.inbound.load_u32(STATE) == STATE_GONE
     }
 
-    /// Tells the neighbour that the other side is gone, after all that was stored before.
+    /// Tells the neighbour that the other side is gone, after all earlier stores.
     pub(super) fn say_gone(&mut self) {
         self.leg.outbound.store_fence();
         self.leg.outbound.store_u32(STATE, STATE_GONE);
@@ -90,8 +90,8 @@ impl Side {
         self.wake_room();
     }
 
-    /// Wakes whoever sleeps there for data, once for each request. To be called after the data was stored: there is a
-    /// full fence in between.
+    /// Wakes the waiter there that wants data, once for each request. Call this after the data was stored: it fences
+    /// before it loads the request.
     pub(super) fn wake_data(&mut self) {
         self.leg.outbound.fence();
         if news(self.leg.inbound.load_u64(WANT_DATA), &mut self.answered_data) {
@@ -99,7 +99,7 @@ impl Side {
         }
     }
 
-    /// Wakes whoever sleeps there for room, or for what has landed.
+    /// Wakes the waiter there that wants room, or acknowledgements.
     pub(super) fn wake_room(&mut self) {
         self.leg.outbound.fence();
         if news(self.leg.inbound.load_u64(WANT_ROOM), &mut self.answered_room) {
@@ -115,13 +115,13 @@ impl Side {
         }
     }
 
-    /// Asks the neighbour for a wake, by this word. A fence and another look must follow before a sleep.
+    /// Requests a wake from the neighbour, by this word. A fence and another look must follow before a sleep.
     pub(super) fn want(&mut self, word: usize) {
         self.sequence = self.sequence.wrapping_add(1);
         self.leg.outbound.store_u64(word, u64::from(self.sequence) << 32 | u64::from(self.waiter.0));
     }
 
-    /// Wants no more wakes.
+    /// Withdraws the requests for wakes.
     pub(super) fn unwant(&self) {
         for word in [WANT_DATA, WANT_ROOM] {
             self.leg.outbound.store_u64(word, 0);
@@ -129,7 +129,7 @@ impl Side {
     }
 }
 
-/// Whether the word asks for a wake that was not sent yet.
+/// Whether the word requests a wake that was not sent yet.
 fn news(want: u64, answered: &mut u64) -> bool {
     let fresh = want != 0 && want != *answered;
     if fresh {

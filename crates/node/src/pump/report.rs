@@ -1,4 +1,4 @@
-//! What pumps tell the daemon.
+//! Reports of the pumps to the daemon.
 
 use super::TransitId;
 use crate::eventfd;
@@ -8,11 +8,11 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
-/// What a pump tells the daemon.
+/// A report of a pump to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// The pump cannot ring this waiter of the neighbour's: the daemon does. The first time it also looks for the wake
-    /// event, and answers by [`Command::Waker`](super::Command::Waker).
+    /// The pump cannot wake this waiter of the neighbour: the daemon must. The first time the daemon also looks up its
+    /// waker, and answers by [`Command::Waker`](super::Command::Waker).
     Wake {
         /// The circuit.
         transit: TransitId,
@@ -21,27 +21,26 @@ pub enum Report {
         /// The waiter.
         waiter: WaiterId,
     },
-    /// After [`Command::Drain`](super::Command::Drain): all that came from this leg was pumped on, or thrown away if
-    /// nobody reads on the other side, and the other side was told.
+    /// After [`Command::Drain`](super::Command::Drain): all records from this leg were forwarded, or discarded if the
+    /// other side does not read any more, and the other side was told of the end.
     Dry {
         /// The circuit.
         transit: TransitId,
         /// The leg that was drained.
         leg: usize,
     },
-    /// The mappings are gone: the segments may be freed.
+    /// The segments are unmapped: they may be freed.
     Removed {
         /// The circuit.
         transit: TransitId,
     },
-    /// A side broke the ring's protocol. Nothing moves any more; [`Command::Remove`](super::Command::Remove) is still
-    /// to come.
+    /// A side broke the ring's protocol. Nothing is forwarded any more; the daemon must send [`Command::Remove`](super::Command::Remove).
     Violated {
         /// The circuit.
         transit: TransitId,
-        /// The leg whose neighbour did it.
+        /// The leg whose neighbour broke it.
         leg: usize,
-        /// What it did.
+        /// The violation.
         why: String,
     },
 }
@@ -58,13 +57,12 @@ impl Reports {
         Ok(Self { queue: Mutex::default(), event: eventfd::new()? })
     }
 
-    /// Readable when a report waits.
+    /// Readable while a report waits.
     pub(super) fn event_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 
-    /// A report that waits already is not doubled, so a daemon that is slow does not find more of them than there
-    /// are waiters.
+    /// Adds a report, unless an equal one waits: so a slow daemon finds at most as many as there are waiters.
     pub(super) fn push(&self, report: Report) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if !queue.contains(&report) {

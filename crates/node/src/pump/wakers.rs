@@ -1,31 +1,31 @@
-//! The wake events of a neighbour's waiters, as far as the daemon has found them.
+//! Wakers of a neighbour's waiters, as far as the daemon has found them.
 
 use crosslane_shm::wake::Waker;
 use crosslane_wire::WaiterId;
 use std::collections::VecDeque;
 
-/// Waiters of one leg whose wake event is not known, at most: one that names waiters which do not exist would keep the
-/// daemon busy with questions.
+/// Most waiters of one leg without a known waker: a neighbour that names waiters which do not exist would otherwise keep
+/// the daemon busy with lookups.
 const UNKNOWN_WAITERS_MAX: usize = 64;
-/// Wake events that are kept of one leg, at most.
+/// Most wakers that are kept for one leg.
 const KEPT: usize = 64;
 
 /// The waiters of one leg.
 #[derive(Debug, Default)]
 pub(super) struct Wakers {
     found: VecDeque<(WaiterId, Waker)>,
-    /// Rung through daemons.
+    /// Waiters that only daemons can wake.
     far: Vec<WaiterId>,
 }
 
 impl Wakers {
-    /// Rings a waiter; `false` if the daemon must.
+    /// Wakes a waiter; `false` if the daemon must.
     pub(super) fn wake(&mut self, waiter: WaiterId) -> bool {
         if let Some(at) = self.found.iter().position(|(known, _)| *known == waiter) {
             if self.found[at].1.wake() {
                 return true;
             }
-            // It is gone; if it is asked for again, another one has its number.
+            // The waiter is gone; if a waiter of this number wants a wake again, it is another one.
             self.found.remove(at);
         }
         if self.far.contains(&waiter) {
@@ -38,7 +38,7 @@ impl Wakers {
         !patient
     }
 
-    /// The daemon has looked for a waiter's wake event. An answer that nobody asked for changes nothing.
+    /// The daemon's answer to the lookup of a waker. An answer without a lookup changes nothing.
     pub(super) fn answer(&mut self, waiter: WaiterId, waker: Option<Waker>) {
         let Some(at) = self.far.iter().position(|known| *known == waiter) else { return };
         let Some(waker) = waker else { return };

@@ -1,11 +1,11 @@
-//! A pump's thread: circuits in turns, a poll for as long as that has paid lately, else sleep.
+//! A pump's thread: gives circuits turns, polls for as long as that has paid lately, then sleeps.
 //!
 //! ```text
 //!        Add, Drain            nothing moved for a while: WANT words, fence, one more look
 //!   ------------------> hot ------------------------------------------------------------> idle
-//!                        ^       its wake, if it may have work                                |
+//!                        ^       it is woken, and may have work                            |
 //!                        +-----------------------------------------------------------------+
-//!   none is hot: the thread sleeps until a wake or an order comes
+//!   no circuit is hot: the thread sleeps until a wake or an order comes
 //! ```
 
 use super::TransitId;
@@ -25,14 +25,14 @@ use std::time::{Duration, Instant};
 
 /// Rounds over all hot circuits between two looks at the clock.
 const ROUNDS: u32 = 32;
-/// How long a busy pump does not hear the wakes of idle circuits.
+/// Interval at which a busy pump looks for wakes of idle circuits.
 const LOOK_EVERY: Duration = Duration::from_micros(10);
-/// Time between two changes of the processor.
+/// Shortest time between two changes of the processor.
 const ASIDE_EVERY: Duration = Duration::from_millis(1);
-/// Listens without waiting.
+/// A time-out for a look without waiting.
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// What the daemon's thread says to a pump's.
+/// An order of the daemon's thread to a pump's thread.
 #[derive(Debug)]
 pub(super) enum Order {
     Add(Box<Circuit>),
@@ -45,7 +45,7 @@ pub(super) enum Order {
 #[derive(Debug)]
 pub(super) struct Worker {
     orders: Receiver<Order>,
-    /// Rung when there are orders; nobody else has it.
+    /// Woken by the daemon when there are orders; no other process has it.
     wakeup: Arc<OwnedFd>,
     poller: Arc<Poller>,
     reports: Arc<Reports>,
@@ -55,12 +55,12 @@ pub(super) struct Worker {
     hot: Vec<Circuit>,
     /// Circuits whose sides were asked for wakes.
     idle: HashMap<TransitId, Circuit>,
-    /// Who has rung.
+    /// The sources of the last wakes.
     rings: Vec<Ring>,
-    /// When wakes were last listened to.
+    /// When the thread last looked for wakes.
     heard: Instant,
     cpu: u16,
-    /// When a neighbour was last left the processor.
+    /// When the thread last left its processor to a neighbour.
     aside: Option<Instant>,
 }
 
@@ -87,7 +87,7 @@ impl Worker {
         }
     }
 
-    /// Pumps until nobody can give orders any more.
+    /// Pumps until the daemon's thread has dropped its sender of orders.
     pub(super) fn run(mut self) {
         let mut rounds = 0_u32;
         while self.obey() {
@@ -110,7 +110,7 @@ impl Worker {
         }
     }
 
-    /// How long it may sleep while it is to poll: all circuits wait until what they asked for has landed.
+    /// How long the thread may sleep although circuits are hot: all of them only wait until their requests have landed.
     fn rest(&mut self) -> Option<Timespec> {
         let now = Instant::now();
         let least = self.hot.iter_mut().try_fold(None, |least: Option<Duration>, circuit| {
@@ -120,7 +120,7 @@ impl Worker {
         Timespec::try_from(least?).ok()
     }
 
-    /// A turn for each hot circuit; whether anything moved.
+    /// Gives each hot circuit a turn; returns whether anything moved.
     fn round(&mut self) -> bool {
         let mut moved = false;
         for circuit in &mut self.hot {
@@ -129,7 +129,7 @@ impl Worker {
         moved
     }
 
-    /// Sends to sleep what has been quiet, and wakes what was rung for.
+    /// Sends quiet circuits to sleep, and looks for wakes of idle ones.
     fn update_hot(&mut self) {
         self.cpu = u16::try_from(sched_getcpu()).unwrap_or(0);
         let now = Instant::now();
@@ -150,9 +150,9 @@ impl Worker {
         }
     }
 
-    /// Goes to another processor, now and then, if a circuit's neighbour is on this one: each would wait for the other to
-    /// sleep, and be woken for each record, though another processor is idle. The kernel does not look for that one when
-    /// most of them are busy.
+    /// Moves to another processor, at most once in [`ASIDE_EVERY`], if a circuit's neighbour is on this one: otherwise
+    /// each would wait for the other to sleep, and be woken for each record, although another processor is idle. The
+    /// kernel does not move them while most processors are busy.
     fn step_aside(&mut self, now: Instant) {
         if self.aside.is_some_and(|before| now - before < ASIDE_EVERY) {
             return;
@@ -166,7 +166,7 @@ impl Worker {
         }
     }
 
-    /// Wakes circuits whose wakes have come; waits for that at most this long, `None` for ever.
+    /// Makes circuits hot whose wakes have come; waits for one for `timeout` at most, `None` for ever.
     fn listen(&mut self, timeout: Option<&Timespec>) {
         let mut rings = std::mem::take(&mut self.rings);
         self.poller.hear(timeout, &mut rings);
@@ -189,7 +189,7 @@ impl Worker {
         }
     }
 
-    /// Does what was ordered; `false` if nobody can order anything any more.
+    /// Executes the waiting orders; `false` if the daemon's thread has dropped its sender.
     fn obey(&mut self) -> bool {
         loop {
             match self.orders.try_recv() {

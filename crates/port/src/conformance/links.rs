@@ -27,7 +27,7 @@ pub(super) fn death_and_return<C: Cable>(rig: &mut Rig<C>) {
     rig.kill_b();
     assert_eq!((rig.a.ups, rig.a.downs.len()), (0, 1));
     assert!(rig.cable.a().down_reason().is_some());
-    // All of it is refused or lost, none of it panics.
+    // All of it is refused or lost, and nothing panics.
     let port = rig.cable.a();
     port.write_peer_scratchpad(0, 1);
     port.ring_peer_doorbell(u32::MAX);
@@ -40,7 +40,7 @@ pub(super) fn death_and_return<C: Cable>(rig: &mut Rig<C>) {
     assert!(matches!(port.map_inbound(0, pages(0, 8)), Err(PortError::Down)));
     assert!(matches!(port.map_outbound(0, pages(0, 8)), Err(PortError::Down)));
     rig.revive_b();
-    // Side B has forgotten; the larger proposal counts.
+    // Side B has forgotten its epoch; the larger proposal counts.
     assert_eq!(agree(rig, 2, 1), Epoch(2));
     let memory = rig.cable.a().map_inbound(0, pages(0, 8)).expect("a new life, all ranges free");
     let view = rig.cable.b().map_outbound(0, pages(0, 8)).expect("maps the peer's");
@@ -136,7 +136,7 @@ pub(super) fn many_lives<C: Cable>(rig: &mut Rig<C>) {
     }
 }
 
-/// Set-up as daemons do it: each proposes an epoch, the larger one counts.
+/// Set-up as daemons do it: each side proposes an epoch, the larger one counts.
 fn agree<C: Cable>(rig: &mut Rig<C>, a: u32, b: u32) -> Epoch {
     let setup = |host, epoch, key| Setup {
         version: PROTOCOL_VERSION,

@@ -97,7 +97,7 @@ pub(super) fn ranges_are_checked<C: Cable>(rig: &mut Rig<C>) {
     }
     let beside = (port.map_inbound(0, pages(8, 1)), port.map_inbound(0, pages(3, 1)));
     assert!(beside.0.is_ok() && beside.1.is_ok());
-    // What was not carved exactly so is not there for the peer, and what is not there cannot be freed.
+    // The peer finds only ranges that were carved exactly so, and other ranges cannot be freed.
     for other in [pages(4, 3), pages(5, 3), pages(4, 5), pages(20, 1), wrapping] {
         assert!(matches!(rig.cable.b().map_outbound(0, other), Err(PortError::NotThere)), "{other:?}");
         rig.cable.a().free_inbound(0, other);
@@ -160,7 +160,7 @@ pub(super) fn carved_descriptors<C: Cable>(rig: &mut Rig<C>) {
     assert_eq!(neighbour.load_u64(0), 0, "stores reached the next segment");
     let inode = |fd: &Segment| rustix::fs::fstat(fd).expect("stat").st_ino;
     assert!(is_queue || inode(&theirs) == inode(&own));
-    // What was given out is not kept.
+    // The port keeps nothing of what it gave out.
     assert!(rig.cable.b().carve_outbound(0, range).is_err());
     rig.cable.a().free_inbound(0, range);
     settle(rig);

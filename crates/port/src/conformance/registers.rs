@@ -1,4 +1,4 @@
-//! Scratchpads, doorbells, bells.
+//! Checks of scratchpads, doorbells and wakers.
 
 use super::Cable;
 use super::rig::{Rig, pages};
@@ -80,7 +80,7 @@ pub(super) fn event_descriptor<C: Cable>(rig: &mut Rig<C>) {
     assert_eq!(rig.cable.b().poll_event(), Some(crate::Event::Doorbell(1)));
     settle(rig);
     assert!(!readable(rig.cable.b().event_fd()), "readable when all was reported");
-    // Again, for a wake-up that is remembered as under way for ever would come once only; then by unmasking.
+    // Repeated, since a wake-up that stays marked as under way would come only once; then by unmasking.
     for _ in 0..3 {
         rig.cable.a().ring_peer_doorbell(1);
         until_readable(rig, "a later doorbell");
@@ -163,7 +163,7 @@ pub(super) fn buffers<C: Cable>(rig: &mut Rig<C>) {
     assert!(rig.cable.a().is_up());
 }
 
-/// Enough turns for all that is under way to arrive.
+/// Enough turns for all writes under way to arrive.
 pub(super) fn settle<C: Cable>(rig: &mut Rig<C>) {
     (0..8).for_each(|_| rig.turn());
 }

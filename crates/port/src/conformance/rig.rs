@@ -1,4 +1,4 @@
-//! A cable under test, and what was seen on it.
+//! A cable under test, and the events that its ports reported.
 
 use super::Cable;
 use crate::{DownReason, Event, Port};
@@ -6,19 +6,19 @@ use crosslane_wire::SegmentRange;
 use crosslane_wire::segment::PAGE;
 use std::time::{Duration, Instant};
 
-/// How long a check waits for something before it fails.
+/// How long a check waits for a condition before it fails.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// Bytes behind each window that [`Rig::new`] sets.
 pub(super) const WINDOW: u64 = 256 * PAGE;
 
-/// What one side has reported since it was last asked.
+/// Events that one side has reported since the last check.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// Doorbells, each of which counts as often as it was reported.
+    /// Doorbells, once for each report.
     pub(super) bells: Vec<u32>,
     /// Link-ups.
     pub(super) ups: usize,
-    /// Why the link went down, each time.
+    /// The reason of each link-down.
     pub(super) downs: Vec<DownReason>,
 }
 
@@ -54,14 +54,14 @@ impl<C: Cable> Rig<C> {
         Self { cable, a: Seen::default(), b: Seen::default(), b_lives: true }
     }
 
-    /// Polls both sides for all they have, then lets time pass.
+    /// Polls both sides for all their events, then lets time pass.
     pub(super) fn turn(&mut self) {
         self.poll();
         self.cable.pass();
         self.poll();
     }
 
-    /// Polls side A for all it has.
+    /// Polls side A for all its events.
     pub(super) fn poll_a(&mut self) {
         drain(self.cable.a(), &mut self.a);
     }
@@ -73,7 +73,7 @@ impl<C: Cable> Rig<C> {
         }
     }
 
-    /// Waits until `done`.
+    /// Waits until `done` returns `true`.
     pub(super) fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
         let deadline = Instant::now() + DEADLINE;
         while !done(self) {
@@ -87,7 +87,7 @@ impl<C: Cable> Rig<C> {
         }
     }
 
-    /// Waits until both sides are up, and forgets what led there.
+    /// Waits until both sides are up, and forgets the events up to then.
     pub(super) fn up(&mut self) -> &mut Self {
         self.until("both sides are up", |rig| rig.cable.a().is_up() && rig.cable.b().is_up());
         (self.a, self.b) = (Seen::default(), Seen::default());

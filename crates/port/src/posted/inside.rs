@@ -8,23 +8,23 @@ use crosslane_shm::{Segment, queue};
 use crosslane_wire::{SegmentInfo, SegmentRange};
 use std::os::fd::BorrowedFd;
 
-/// What makes the stores inside a host land later. Nothing is lost here: no cable can go down.
+/// Makes the stores between programs of one host land later. No store is lost here: there is no cable that can go down.
 #[derive(Debug)]
 pub struct Inside {
     stores: Stores,
     lander: Lander,
-    /// Lanes so far, each of which gets a place of its own.
+    /// Number of lanes so far: each gets a place of its own.
     lanes: u64,
 }
 
-/// Stores land as long as this lives: it belongs to whoever reads the segment.
+/// A store queue of a segment; stores land while this exists. It belongs to the reader of the segment.
 #[derive(Debug)]
 pub struct Lane {
     _remover: Remover,
 }
 
 impl Inside {
-    /// Starts the thread that lands stores.
+    /// Starts the thread that makes stores land.
     ///
     /// # Errors
     /// [`PortError::Delay`]; there is no descriptor or thread.
@@ -32,12 +32,12 @@ impl Inside {
         Ok(Self { stores, lander: stores.lander()?, lanes: 0 })
     }
 
-    /// What is said of a segment of this host's to the program that reads it.
+    /// The description of this host's segment for the program that reads it.
     pub fn info_of(&self, memory: &Segment) -> SegmentInfo {
         SegmentInfo { posted_ns: self.stores.longest(), ..memory.info }
     }
 
-    /// The segment by which a program stores into `memory`, with the lane in which its stores go there.
+    /// The segment through which a program stores into `memory`, and the lane in which its stores land.
     ///
     /// # Errors
     /// There is no memory for the queue, or `memory` cannot be mapped.
@@ -64,7 +64,7 @@ impl Inside {
         })
     }
 
-    /// Readable when there are some.
+    /// Readable when there are tickets.
     pub fn event_fd(&self) -> BorrowedFd<'_> {
         self.lander.report()
     }

@@ -1,4 +1,4 @@
-//! The thread that makes queued stores visible, and the requests of a port to it.
+//! The lander: the thread that makes queued stores visible, and a port's requests to it.
 
 use super::pace::Pace;
 use super::schedule::{Place, Schedule, Ticket};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The port's end of it. The thread ends with this.
+/// The port's handle of the lander. The thread ends when it is dropped.
 #[derive(Debug)]
 pub(super) struct Lander {
     shared: Arc<Shared>,
@@ -41,7 +41,7 @@ struct Shared {
 struct Desk {
     orders: Vec<Order>,
     landed: Vec<Ticket>,
-    /// Resets that were asked for, and that were done.
+    /// Number of resets requested, and number executed.
     resets: (u64, u64),
 }
 
@@ -84,32 +84,32 @@ impl Lander {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Readable when [`Self::landed`] has something.
+    /// Readable when [`Self::landed`] has tickets.
     pub(super) fn report(&self) -> BorrowedFd<'_> {
         self.shared.report.as_fd()
     }
 
-    /// From now on stores of this queue land.
+    /// Makes the stores of this queue land from now on.
     pub(super) fn add(&self, place: Place, reader: Reader) {
         self.shared.order(Order::Add(place, Box::new(reader)));
     }
 
-    /// The same of another queue to the memory of one that was added.
+    /// As [`Self::add`], for another queue to the memory of a queue that was added.
     pub(super) fn add_beside(&self, place: Place, queue: OwnedFd) {
         self.shared.order(Order::AddBeside(place, queue));
     }
 
-    /// From now on no store to this place lands.
+    /// Stores to this place do not land any more.
     pub(super) fn remove(&self, place: Place) {
         self.shared.order(Order::Remove(place));
     }
 
-    /// What removes this place later.
+    /// A guard that removes this place when dropped.
     pub(super) fn remover(&self, place: Place) -> Remover {
         Remover { shared: self.shared.clone(), place }
     }
 
-    /// Puts `ticket` behind all that is under way.
+    /// Puts `ticket` behind all stores that are under way.
     pub(super) fn put(&self, ticket: Ticket) {
         self.shared.order(Order::Ticket(now(), ticket));
     }
@@ -120,7 +120,7 @@ impl Lander {
         std::mem::take(&mut self.shared.desk().landed)
     }
 
-    /// Loses all that is under way, and all queues. Nothing lands any more when this returns.
+    /// Drops all stores that are under way, and all queues. When this returns, nothing lands any more.
     pub(super) fn reset(&self) {
         let mut desk = self.shared.desk();
         desk.resets.0 += 1;
@@ -144,15 +144,15 @@ impl Drop for Lander {
     fn drop(&mut self) {
         self.shared.order(Order::End);
         if let Some(thread) = self.thread.take() {
-            // Whether it panicked it has said itself.
+            // A panic of the thread was printed by the thread.
             let _ = thread.join();
         }
     }
 }
 
-/// Lands what is stored until it is told to end.
+/// Makes stores land until told to end.
 fn run(shared: &Shared, mut schedule: Schedule) {
-    // Signals are for the daemon's other threads.
+    // Signals are handled by the daemon's other threads.
     let _signals = Masked::new();
     sleep_exactly();
     let (mut armed, mut busy_at, mut landed) = (false, now(), Vec::new());
@@ -168,7 +168,7 @@ fn run(shared: &Shared, mut schedule: Schedule) {
             }
             (armed, busy_at) = (false, time);
         } else if !armed {
-            // One more look, since they may have stored before they could know.
+            // Look once more: writers may have stored before they could see that the lander wants wakes.
             schedule.arm();
             armed = true;
         } else {
@@ -179,7 +179,7 @@ fn run(shared: &Shared, mut schedule: Schedule) {
     }
 }
 
-/// Does what the port wants; the tickets that it has put, or `None` if that is the end.
+/// Executes the port's requests; returns the tickets that it has put, or `None` at the end.
 fn obey(shared: &Shared, schedule: &mut Schedule) -> Option<Vec<(u64, Ticket)>> {
     let mut tickets = Vec::new();
     let mut desk = shared.desk();
@@ -205,7 +205,7 @@ fn obey(shared: &Shared, schedule: &mut Schedule) -> Option<Vec<(u64, Ticket)>> 
 fn report(shared: &Shared, landed: &mut Vec<Ticket>) {
     if !landed.is_empty() {
         shared.desk().landed.append(landed);
-        // Fails only if the counter is full, and then it is readable.
+        // Fails only if the counter is full, and then the descriptor is readable.
         let _ = rustix::io::write(&shared.report, &1_u64.to_ne_bytes());
     }
 }

@@ -1,22 +1,22 @@
-//! When a store lands: the one place that decides it.
+//! The time at which a store lands.
 
 use crate::dice::Dice;
 
-/// The cable's time. Asked for each piece of each store, in the order in which they were stored: so it may also keep for how
-/// long the link is busy, and cut stores into packets of a link.
+/// The timing of a cable. Called for each piece of each store, in the order in which they were stored: so an
+/// implementation may also keep track of how long the link is busy, and cut stores into packets of a link.
 pub(crate) trait Pace: Send {
-    /// Bytes of the first piece, 1 to `len`, of a store of `len` bytes to `offset` of a segment: each piece lands by itself.
+    /// Bytes of the first piece, 1 to `len`, of a store of `len` bytes to `offset` of a segment: each piece lands separately.
     fn cut(&mut self, offset: usize, len: usize) -> usize;
 
-    /// When a piece of `len` bytes lands that was stored at `stored_at`, ns; not before that. The order of stores may make it
-    /// later.
+    /// When a piece of `len` bytes lands that was stored at `stored_at`, ns; not earlier than that. The order of stores
+    /// may make it land later.
     fn lands_at(&mut self, stored_at: u64, len: usize) -> u64;
 }
 
-/// Bytes that a processor gathers into one write.
+/// Bytes that a processor combines into one write.
 pub(super) const LINE: usize = 64;
 
-/// Delays between two bounds, and cuts between lines, drawn by a seed.
+/// Delays between two bounds, and cuts between lines, drawn from a seed.
 #[derive(Debug)]
 pub(super) struct Drawn {
     dice: Dice,

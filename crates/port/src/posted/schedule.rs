@@ -1,8 +1,8 @@
-//! Which store lands when, over all queues of one end of a cable.
+//! The schedule of stores over all queues of one end of a cable.
 //!
 //! Stores are taken in the order of their times over all queues. Without write combining each lands no earlier than the one
-//! before it. With it, none lands before what a fence covered that was stored earlier, in whatever queue; and of two to one
-//! line of one segment the later one lands last, as processors have it. A word to the peer's registers waits for all before.
+//! before it. With it, a store lands after all stores that an earlier fence covers, in whatever queue; and of two stores to one
+//! line of one segment the later one lands last, as on processors. A write to the peer's registers waits for all earlier stores.
 
 use super::pace::{LINE, Pace};
 use crosslane_shm::queue::{Entry, Garbage, Reader, What};
@@ -10,15 +10,15 @@ use crosslane_wire::SegmentRange;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 
-/// Most pieces that land between two looks at what else is to do.
+/// Most pieces that land between two checks for other work.
 const AT_ONCE: usize = 1024;
-/// Lines of which the last landing is kept before those that have passed are forgotten.
+/// Lines whose last landing is kept; if there are more, those that have passed are dropped.
 const LINES: usize = 16 * 1024;
 
-/// Which segment of the peer's a queue leads to: window and range.
+/// The segment of the peer that a queue leads to: window and range.
 pub(super) type Place = (usize, SegmentRange);
 
-/// What goes to the peer's registers behind all stores.
+/// A write to the peer's registers, behind all earlier stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ticket {
     /// Doorbells to ring.
@@ -27,18 +27,18 @@ pub(super) enum Ticket {
     Scratchpad { index: usize, value: u32 },
 }
 
-/// All that is under way.
+/// All stores that are under way.
 pub(super) struct Schedule {
     pace: Box<dyn Pace>,
     combine: bool,
     lanes: BTreeMap<u64, Lane>,
-    /// By the time at which it lands, and a number.
+    /// By landing time and number.
     under_way: BTreeMap<(u64, u64), Landing>,
-    /// Nothing that is taken from now on lands before this, ns: what fences covered.
+    /// No store that is taken from now on lands before this time, ns: the latest landing that fences cover.
     floor: u64,
-    /// When the last of all that was taken lands, ns.
+    /// Latest landing time of all stores that were taken, ns.
     latest: u64,
-    /// The last number given to a lane or a landing.
+    /// Last number given to a lane or a landing.
     number: u64,
 }
 
@@ -46,25 +46,25 @@ pub(super) struct Schedule {
 struct Lane {
     place: Place,
     reader: Reader,
-    /// When the last of its stores lands, ns.
+    /// Landing time of its last store, ns.
     latest: u64,
-    /// When the last store to a line lands, since the last fence.
+    /// Landing time of the last store to each line since the last fence.
     lines: HashMap<usize, u64>,
-    /// Entries from the oldest one that has not landed whole: where each ends, and its pieces that are under way.
+    /// Entries from the oldest one that has not landed completely: where each ends, and its pieces that are under way.
     open: VecDeque<(u64, usize)>,
-    /// Entries before those.
+    /// Number of entries before those.
     landed: u64,
 }
 
-/// What happens at its time.
+/// What happens at a landing time.
 enum Landing {
     /// A part of entry number `index` of a lane becomes visible.
     Piece { lane: u64, index: u64, entry: Entry, from: usize, len: usize },
-    /// The registers' turn.
+    /// A register write.
     Ticket(Ticket),
 }
 
-/// What was taken and has no time yet.
+/// An entry or ticket that was taken and has no landing time yet.
 enum Taken {
     Entry(u64, Entry),
     Ticket(Ticket),
@@ -76,7 +76,7 @@ impl Schedule {
         Self { pace, combine, lanes, under_way, floor: 0, latest: 0, number: 0 }
     }
 
-    /// A further queue, armed: the others may be.
+    /// Adds a queue, armed, in case the others are.
     pub(super) fn add(&mut self, place: Place, mut reader: Reader) {
         reader.arm();
         let lane = Lane { place, reader, latest: 0, lines: HashMap::new(), open: VecDeque::new(), landed: 0 };
@@ -84,7 +84,7 @@ impl Schedule {
         self.lanes.insert(number, lane);
     }
 
-    /// A further queue to the memory of one that is there; none if that is no more.
+    /// Adds a queue to the memory of an existing one; does nothing if that one is removed.
     pub(super) fn add_beside(&mut self, place: Place, queue: &OwnedFd) {
         let other = self.lanes.values().find(|lane| lane.place == place);
         match other.map(|lane| lane.reader.beside(queue)) {
@@ -94,12 +94,12 @@ impl Schedule {
         }
     }
 
-    /// The peer freed a segment: its queues, and what is under way in them, are no more.
+    /// The peer freed a segment: removes its queues, and all stores under way in them.
     pub(super) fn remove(&mut self, place: Place) {
         self.lanes.retain(|_, lane| lane.place != place);
     }
 
-    /// Loses everything.
+    /// Removes all queues and stores.
     pub(super) fn clear(&mut self) {
         self.lanes.clear();
         self.under_way.clear();
@@ -110,23 +110,24 @@ impl Schedule {
         self.lanes.values().map(|lane| &lane.reader)
     }
 
-    /// Asks all writers to wake us.
+    /// Asks all writers to wake the lander.
     pub(super) fn arm(&mut self) {
         self.lanes.values_mut().for_each(|lane| lane.reader.arm());
     }
 
-    /// They need not.
+    /// The writers need not wake the lander.
     pub(super) fn disarm(&self) {
         self.readers().for_each(Reader::disarm);
     }
 
-    /// When something lands next, ns.
+    /// Time of the next landing, ns.
     pub(super) fn next_due(&self) -> Option<u64> {
         self.under_way.keys().next().map(|(due, _)| *due)
     }
 
-    /// Takes what was stored by `until`, ns, and the `tickets`, each with its time, which is no later. Whether there was any.
-    /// All that was stored earlier than something in another queue can be seen by now: whoever stores later has seen to it.
+    /// Takes all stores up to time `until`, ns, and the `tickets`, each with its time, which is not later. Returns
+    /// whether there were any. All entries that are earlier than an entry of another queue are visible by now: a writer
+    /// stores its entry before another can take a later time.
     pub(super) fn scan(&mut self, until: u64, tickets: Vec<(u64, Ticket)>) -> bool {
         let tickets = tickets.into_iter().map(|(at, ticket)| (at, true, Taken::Ticket(ticket)));
         let mut taken: Vec<_> = tickets.collect();
@@ -137,7 +138,7 @@ impl Schedule {
             }
             kept.is_ok()
         });
-        // Stable: those of one queue keep their order. A ticket goes behind stores of its time.
+        // A stable sort: the entries of one queue keep their order. A ticket goes behind stores of its time.
         taken.sort_by_key(|(at, is_ticket, _)| (*at, *is_ticket));
         let any = !taken.is_empty();
         for (at, _, taken) in taken {
@@ -184,7 +185,7 @@ impl Schedule {
         self.number
     }
 
-    /// Lands what is due at `now`, ns, and says which tickets are. Whether there was any; perhaps not all.
+    /// Lands what is due at `now`, ns, and adds the tickets that are due. Returns whether there was any; perhaps not all.
     pub(super) fn land(&mut self, now: u64, tickets: &mut Vec<Ticket>) -> bool {
         let mut any = false;
         for _ in 0..AT_ONCE {
@@ -214,14 +215,14 @@ impl Lane {
         Ok(())
     }
 
-    /// What is behind this entry has the cable's floor below it.
+    /// Entries behind this one do not land before the cable's floor.
     fn fence(&mut self, end: u64) {
         self.lines.clear();
         self.open.push_back((end, 0));
         self.free();
     }
 
-    /// When a piece lands that may at `due`: after what was stored to its lines before.
+    /// When a piece lands whose own delay ends at `due`: not before earlier stores to its lines.
     fn order(&mut self, offset: usize, len: usize, due: u64) -> u64 {
         let lines = offset / LINE..=(offset + len - 1) / LINE;
         let earlier = lines.clone().filter_map(|line| self.lines.get(&line).copied()).max();
@@ -242,7 +243,7 @@ impl Lane {
         }
     }
 
-    /// Gives back the room of what has landed.
+    /// Frees the room of entries that have landed.
     fn free(&mut self) {
         let mut end = None;
         while let Some((at, 0)) = self.open.front() {

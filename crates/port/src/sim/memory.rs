@@ -1,4 +1,4 @@
-//! Simulated memory: words that appear as zeros until they are stored to.
+//! Simulated memory: words exist once they are stored to, and are zero before.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,7 +25,7 @@ impl Memory {
         self.pages.len() * PAGE
     }
 
-    /// From now on stores reach nobody.
+    /// Later stores have no effect.
     pub(super) fn free(&self) {
         self.freed.store(true, Ordering::Release);
     }

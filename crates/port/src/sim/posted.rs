@@ -1,16 +1,16 @@
-//! Writes on their way across the cable.
+//! Posted writes that cross the cable.
 
 use super::memory::Memory;
 use crate::dice::Dice;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Bytes that one packet carries at most.
+/// Most bytes of one packet.
 const PACKET: usize = 128;
-/// Words that a processor gathers before it must let one go: twelve buffers of a cache line.
+/// Words that a processor combines before it must let one go: twelve buffers of a cache line.
 const GATHERED: usize = 96;
 
-/// What a posted write does when it arrives.
+/// The effect of a posted write when it arrives.
 #[derive(Debug)]
 pub(super) enum Write {
     /// Memory behind a window.
@@ -21,7 +21,7 @@ pub(super) enum Write {
     Doorbell(u32),
 }
 
-/// One direction of a cable: what the processor still gathers, and what is under way, in order.
+/// One direction of a cable: the stores that the processor still combines, and the writes under way, in order.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     gathered: Vec<Gathered>,
@@ -36,14 +36,14 @@ struct Gathered {
     bytes: [Option<u8>; 8],
 }
 
-/// How a lane treats writes.
+/// The timing of a lane.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     /// Shortest time under way, ns.
     pub(super) delay: u64,
-    /// What chance adds to that at most, ns. Nothing overtakes.
+    /// Longest random addition to that time, ns. No write overtakes another.
     pub(super) jitter: u64,
-    /// Whether stores to windows are gathered and let go in any order.
+    /// Whether stores to windows are combined and leave in any order.
     pub(super) combine: bool,
 }
 
@@ -75,21 +75,21 @@ impl Lane {
         }
     }
 
-    /// Puts a write under way behind all others.
+    /// Puts a write under way, behind all others.
     pub(super) fn post(&mut self, write: Write, now: u64, pace: Pace, dice: &mut Dice) {
         let earliest = now + pace.delay + dice.below(pace.jitter + 1);
         let due = self.under_way.back().map_or(earliest, |(last, _)| earliest.max(*last));
         self.under_way.push_back((due, write));
     }
 
-    /// Lets go of all that is gathered, in any order: a store fence.
+    /// Lets all combined stores go, in any order: a store fence.
     pub(super) fn fence(&mut self, now: u64, pace: Pace, dice: &mut Dice) {
         while !self.gathered.is_empty() {
             self.let_one_go(now, pace, dice);
         }
     }
 
-    /// Lets go of about half of what is gathered, as processors do in time.
+    /// Lets about half of the combined stores go, as processors do over time.
     pub(super) fn spill(&mut self, now: u64, pace: Pace, dice: &mut Dice) {
         for _ in 0..self.gathered.len().div_ceil(2) {
             self.let_one_go(now, pace, dice);
@@ -109,13 +109,13 @@ impl Lane {
         self.under_way.pop_front().map(|(_, write)| write)
     }
 
-    /// Loses everything; doorbells too unless they may arrive in the next life.
+    /// Drops all writes; doorbells are kept if they may arrive in the next life.
     pub(super) fn lose(&mut self, keep_doorbells: bool) {
         self.gathered.clear();
         self.under_way.retain(|(_, write)| keep_doorbells && matches!(write, Write::Doorbell(_)));
     }
 
-    /// Adds bytes of one word to those that were gathered of it.
+    /// Adds bytes of one word to those combined so far.
     fn gather(&mut self, memory: &Arc<Memory>, offset: usize, part: &[u8]) {
         let word = offset / 8 * 8;
         let is_it = |entry: &Gathered| entry.word == word && Arc::ptr_eq(&entry.memory, memory);
@@ -130,7 +130,7 @@ impl Lane {
     fn let_one_go(&mut self, now: u64, pace: Pace, dice: &mut Dice) {
         let entry = self.gathered.swap_remove(dice.index(self.gathered.len()));
         let mut at = 0;
-        // Runs of bytes that were stored; what lies between keeps its value.
+        // Runs of bytes that were stored; bytes between them keep their value.
         while at < 8 {
             let run: Vec<u8> = entry.bytes[at..].iter().map_while(|byte| *byte).collect();
             if run.is_empty() {
@@ -144,12 +144,12 @@ impl Lane {
     }
 }
 
-/// Makes bytes visible, a word at a time and in order.
+/// Makes bytes visible, word by word and in order.
 pub(super) fn apply(memory: &Memory, offset: usize, bytes: &[u8]) {
     by_words(offset, bytes).for_each(|(at, part)| memory.store(at, part));
 }
 
-/// Cuts bytes at the borders of aligned words.
+/// Splits bytes at the borders of aligned words.
 fn by_words(offset: usize, bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let mut at = offset;
     let mut rest = bytes;

@@ -1,4 +1,4 @@
-//! What lies behind a simulated cable: both ends, both lanes, and the time.
+//! The state of a simulated cable: both ends, both lanes, and the time.
 
 use super::memory::Memory;
 use super::posted::{Lane, Pace, Write, apply};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// One end.
 #[derive(Debug)]
 pub(super) struct End {
-    /// Which port is plugged in: a number that no other has; 0 = none.
+    /// Number of the port that is plugged in, unique; 0 = none.
     pub(super) plugged: u64,
     pub(super) windows: Vec<Translation<Arc<Memory>>>,
     pub(super) scratchpads: [u32; SCRATCHPADS],
@@ -27,7 +27,7 @@ pub(super) struct End {
     notify: Option<Arc<OwnedFd>>,
 }
 
-/// Everything.
+/// The whole state.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) config: SimConfig,
@@ -70,7 +70,7 @@ impl World {
         }
     }
 
-    /// Plugs a new port in and returns its number. One that was there before is dead.
+    /// Plugs a new port in and returns its number. An earlier port on this side is dead.
     pub(super) fn plug(&mut self, side: Side, notify: Arc<OwnedFd>) -> u64 {
         if self.ends[side.index()].plugged != 0 {
             self.unplug(side);
@@ -83,7 +83,7 @@ impl World {
         self.ports
     }
 
-    /// A port's process dies: its memory goes, the other end sees it.
+    /// A port's process dies: its memory is freed, and the other end sees it.
     pub(super) fn unplug(&mut self, side: Side) {
         self.take_down(DownReason::PeerGone);
         let windows = self.config.windows;
@@ -97,7 +97,7 @@ impl World {
         self.trained_at = None;
     }
 
-    /// The cable carries nothing until [`Self::mend`], or for `ns` if given.
+    /// Cuts the cable until [`Self::mend`], or for `ns` if given.
     pub(super) fn cut(&mut self, ns: Option<u64>) {
         self.whole = false;
         self.trained_at = None;
@@ -125,7 +125,7 @@ impl World {
         self.ends[side.index()].reason = Some(DownReason::Off);
     }
 
-    /// A store of `side`'s to a window.
+    /// A store of `side` to a window.
     pub(super) fn store(&mut self, side: Side, memory: &Arc<Memory>, offset: usize, bytes: &[u8]) {
         if self.up {
             let (now, pace) = (self.now, self.pace());
@@ -134,14 +134,14 @@ impl World {
         }
     }
 
-    /// A store fence of `side`'s.
+    /// A store fence of `side`.
     pub(super) fn fence(&mut self, side: Side) {
         let (now, pace) = (self.now, self.pace());
         self.lanes[side.index()].fence(now, pace, &mut self.dice);
         self.deliver();
     }
 
-    /// A write of `side`'s to a register of its peer's.
+    /// A write of `side` to a register of its peer.
     pub(super) fn post(&mut self, side: Side, write: Write) {
         if self.up {
             let (now, pace) = (self.now, self.pace());
@@ -150,7 +150,7 @@ impl World {
         }
     }
 
-    /// Rings doorbells of `side` with nothing behind them.
+    /// Rings doorbells of `side` without a cause.
     pub(super) fn ring(&mut self, side: Side, bits: u32) {
         let end = &mut self.ends[side.index()];
         end.pending |= bits;
@@ -159,14 +159,14 @@ impl World {
         }
     }
 
-    /// What a lying peer can do to `side`: rubbish in its scratchpads, doorbells and segments.
+    /// What a lying peer can do to `side`: write rubbish into its scratchpads, doorbells and segments.
     pub(super) fn rubbish(&mut self, side: Side) {
         let end = &mut self.ends[side.index()];
         for index in 0..SCRATCHPADS {
             end.scratchpads[index] = self.dice.word();
         }
         for memory in end.windows.iter().flat_map(Translation::values) {
-            // The first page, where all words lie, and some places behind it.
+            // The first page, which contains all words, and some places behind it.
             for offset in (0..memory.len().min(4096)).step_by(8) {
                 memory.store(offset, &self.dice.next().to_le_bytes());
             }
@@ -178,7 +178,7 @@ impl World {
         self.ring(side, bits);
     }
 
-    /// When something happens next, ns.
+    /// When the next event happens, ns.
     pub(super) fn next_due(&self) -> Option<u64> {
         let lanes = self.lanes.iter().filter_map(|lane| if self.up { lane.next_due() } else { None });
         lanes.chain(self.trained_at).chain(self.mended_at).min()
@@ -209,7 +209,7 @@ impl World {
     /// Makes the event descriptor of `side` readable.
     pub(super) fn notify(&self, side: Side) {
         if let Some(notify) = &self.ends[side.index()].notify {
-            // Can fail only if the counter is full, and then it is readable.
+            // Can fail only if the counter is full, and then the descriptor is readable.
             let _ = rustix::io::write(notify, &1u64.to_ne_bytes());
         }
     }
@@ -261,7 +261,7 @@ impl World {
         }
     }
 
-    /// Makes visible what has arrived.
+    /// Makes the writes visible that have arrived.
     fn deliver(&mut self) {
         if !self.up {
             return;
@@ -290,7 +290,7 @@ impl World {
         }
     }
 
-    /// Whether something that happens once in `mean` ns happens in the next `ns`.
+    /// Whether an event that happens once in `mean` ns on average happens in the next `ns`.
     fn happens(&mut self, ns: u64, mean: Option<u64>) -> bool {
         mean.is_some_and(|mean| self.dice.below(mean) < ns)
     }

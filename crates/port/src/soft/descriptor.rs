@@ -1,10 +1,10 @@
-//! Whether a descriptor that the peer sent is what it says.
+//! Checks of descriptors that the peer sent.
 
 use crosslane_shm::mem::check_memory;
 use rustix::fs::{OFlags, SealFlags};
 use std::os::fd::AsFd;
 
-/// Refuses all but memory of exactly `len` bytes that can be mapped for loads and stores and never resized.
+/// Accepts only memory of exactly `len` bytes that can be mapped for loads and stores and never resized.
 pub(super) fn check_segment(fd: &impl AsFd, len: u64) -> Result<(), String> {
     let seals = check_memory(fd, len).map_err(|error| error.to_string())?;
     if seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {

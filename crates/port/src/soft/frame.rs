@@ -1,8 +1,7 @@
-//! What two soft ports tell each other over their socket: the set-up of the hardware that they play.
+//! Frames between two soft ports over their socket: they replace the set-up registers of hardware.
 //!
-//! One frame a packet, little-endian: `tag u32 | small u32 | first u64 | second u64`, and in a Hello the lengths of
-//! the sender's translations behind that, `u64` each. `Hello`, `Segment`, `Waker` and `Buffer` bring one descriptor, the others
-//! none.
+//! One frame a packet, little-endian: `tag u32 | small u32 | first u64 | second u64`, and in a Hello the lengths of the sender's
+//! translations behind that, `u64` each. `Hello`, `Segment`, `Waker` and `Buffer` come with one descriptor, the others with none.
 
 use crosslane_wire::{Reach, SegmentRange};
 use thiserror::Error;
@@ -20,51 +19,51 @@ const MAGIC: u64 = u64::from_le_bytes(*b"XLANPORT");
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// First of each side. Descriptor: the sender's register page, for the receiver to store into.
+    /// First frame of each side. Descriptor: the sender's register page, for the receiver to store into.
     Hello {
         /// [`VERSION`].
         version: u32,
-        /// Bytes behind each of the sender's inbound windows; at most [`MAX_WINDOWS`]. Empty if `version` is not ours.
+        /// Bytes behind each of the sender's inbound windows; at most [`MAX_WINDOWS`]. Empty if `version` is not [`VERSION`].
         translations: Vec<u64>,
     },
     /// The sender's inbound window has another length now. It has no segments.
     Translation {
-        /// Which.
+        /// The window.
         window: u32,
-        /// Bytes.
+        /// Its length, bytes.
         len: u64,
     },
     /// The sender carved a segment of its inbound memory. Descriptor: the segment.
     Segment {
-        /// Of which window.
+        /// The window.
         window: u32,
-        /// Which range of it.
+        /// The range in it.
         range: SegmentRange,
     },
     /// The sender freed that segment.
     Freed {
-        /// Of which window.
+        /// The window.
         window: u32,
-        /// Which range of it.
+        /// The range in it.
         range: SegmentRange,
     },
-    /// The receiver may take this waker, once. Descriptor: its socket.
+    /// The receiver may import this waker, once. Descriptor: its socket.
     Waker {
-        /// Its handle; never used before.
+        /// Its handle, never used before.
         handle: u64,
     },
-    /// The receiver may take this buffer of a program's, once. Descriptor: its memory.
+    /// The receiver may import this program's buffer, once. Descriptor: its memory.
     Buffer {
-        /// Its handle; never used before.
+        /// Its handle, never used before.
         handle: u64,
-        /// Its bytes.
+        /// Its length, bytes.
         len: u64,
-        /// What may be done with it: 1 load, 2 store.
+        /// What the receiver may do with it: 1 load, 2 store.
         reach: Reach,
     },
-    /// Doorbell counters have changed: look at them.
+    /// Doorbell counters have changed: the receiver must check them.
     Wake {
-        /// Number of the wake-up, for the receiver to store into the sender's register page when it has looked.
+        /// Number of the wake-up; the receiver stores it into the sender's register page when it has checked them.
         number: u32,
     },
 }
@@ -72,13 +71,13 @@ pub enum Frame {
 /// Why bytes are not a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
-    /// Too short, too long, or not whole.
+    /// Too short, too long, or incomplete.
     #[error("frame of {0} bytes")]
     Length(usize),
     /// No such tag.
     #[error("frame with tag {0}")]
     Tag(u32),
-    /// A Hello of something else than a soft port.
+    /// A Hello, but not of a soft port.
     #[error("hello without the magic word")]
     Magic,
     /// A field that must be zero is not.
@@ -87,7 +86,7 @@ pub enum FrameError {
 }
 
 impl Frame {
-    /// Descriptors that come with it.
+    /// Number of descriptors that come with it.
     pub fn descriptors(&self) -> usize {
         let brings = matches!(
             self,
@@ -96,7 +95,7 @@ impl Frame {
         usize::from(brings)
     }
 
-    /// The frame as it is sent.
+    /// The frame's bytes.
     pub fn encode(&self) -> Vec<u8> {
         let (tag, small, first, second, more): (u32, u32, u64, u64, &[u64]) = match self {
             Self::Hello { version, translations } => (1, *version, MAGIC, 0, translations),
@@ -117,10 +116,10 @@ impl Frame {
         bytes
     }
 
-    /// Reads a packet of the peer's.
+    /// Decodes a packet of the peer.
     ///
     /// # Errors
-    /// Anything that is not exactly one frame. A Hello of another version is one, so that the versions can be named.
+    /// The packet is not exactly one frame. A Hello of another version is a frame, so that the versions can be reported.
     pub fn decode(bytes: &[u8]) -> Result<Self, FrameError> {
         let (head, rest) = bytes.split_at_checked(HEAD).ok_or(FrameError::Length(bytes.len()))?;
         let (tag, small) = (word32(&head[0..4]), word32(&head[4..8]));

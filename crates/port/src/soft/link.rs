@@ -15,33 +15,33 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
-/// Most segments, and most wakers that we have not taken, that a peer may have announced at one time.
+/// Most segments, and most wakers that were not imported yet, that a peer may have announced at one time.
 pub(super) const MAX_ANNOUNCED: usize = 64 * 1024;
-/// Most buffers that a peer may have handed over and we have not taken: it gives them only when asked, and is not asked
-/// for more at a time.
+/// Most buffers that a peer may have exported and that were not imported yet: it exports them only on request, and no
+/// more are requested at a time.
 pub(super) const MAX_HANDED: usize = 64;
-/// Most frames that wait for a peer that does not read: all that can be freed and taken back, and as much again.
+/// Most frames that wait for a peer that does not read: all segments that can be freed and carved again, twice.
 const MAX_QUEUED: usize = 4 * MAX_ANNOUNCED;
 /// Largest window that a peer may claim, bytes.
 const MAX_WINDOW: u64 = 1 << 46;
 
-/// What came of a look at the socket.
+/// Result of a look at the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Nothing waits.
     Idle,
     /// A frame was handled.
     Handled,
-    /// It was the peer's Hello: the link is up.
+    /// The frame was the peer's Hello: the link is up.
     Up,
 }
 
-/// A buffer that the peer handed over and nobody has taken yet.
+/// A buffer that the peer exported and that was not imported yet.
 #[derive(Debug)]
 pub(super) struct Handed {
     /// Its memory; `None` if there was no room for its descriptor.
     pub(super) memory: Option<Kept>,
-    /// Its bytes.
+    /// Its length, bytes.
     pub(super) len: u64,
     /// What may be done with it.
     pub(super) reach: Reach,
@@ -50,29 +50,28 @@ pub(super) struct Handed {
 /// A connection to a peer.
 #[derive(Debug)]
 pub(super) struct Link {
-    /// What the peer has sent and we have not read is in its queue.
+    /// The socket; its queue contains what the peer has sent and this side has not read.
     socket: Foreign,
     own: OwnPage,
     peer: Option<PeerPage>,
     windows: Vec<Translation<Option<Kept>>>,
     announced: usize,
-    /// For descriptors of the peer's; what comes above that is not kept, so that no peer can use up what other cables
-    /// need.
+    /// Share for the peer's descriptors; descriptors beyond it are dropped, so that no peer can use up those that other cables need.
     share: Share,
-    /// Wakers that the peer handed over and nobody has taken; `None` if there was no room for one.
+    /// Wakers that the peer exported and that were not imported yet; `None` if there was no room for one.
     wakers: BTreeMap<u64, Option<Kept>>,
     buffers: BTreeMap<u64, Handed>,
     queue: VecDeque<Frame>,
     next_waker: u64,
     next_buffer: u64,
-    /// Ranges that the peer has freed, from the first [`Self::take_freed`] on.
+    /// Ranges that the peer has freed, recorded from the first [`Self::take_freed`] on.
     freed: Option<Vec<(usize, SegmentRange)>>,
     /// When the connection was made.
     pub(super) since: Instant,
 }
 
 impl Link {
-    /// Sends our Hello on a new connection.
+    /// Sends this side's Hello on a new connection.
     pub(super) fn new(socket: Foreign, translations: Vec<u64>) -> Result<Self, DownReason> {
         let (own, page) = OwnPage::new()
             .map_err(|error| DownReason::System { what: "register page", errno: system_error(&error) })?;
@@ -103,7 +102,7 @@ impl Link {
         self.socket.as_fd()
     }
 
-    /// Descriptors of the peer's that are held.
+    /// Number of the peer's descriptors that are held.
     pub(super) fn held(&self) -> usize {
         self.share.used()
     }
@@ -113,7 +112,7 @@ impl Link {
         self.peer.is_some()
     }
 
-    /// The page that we read.
+    /// The register page that this side reads.
     pub(super) fn own(&self) -> &OwnPage {
         &self.own
     }
@@ -128,22 +127,22 @@ impl Link {
         self.own.take(mask)
     }
 
-    /// Stores into a scratchpad of the peer's, if there is a peer.
+    /// Stores into a scratchpad of the peer, if there is a peer.
     pub(super) fn set_peer_scratchpad(&self, index: usize, value: u32) {
         if let Some(peer) = &self.peer {
             peer.set_scratchpad(index, value);
         }
     }
 
-    /// Stores our mask of doorbells into the peer's page.
+    /// Stores this side's mask of doorbells into the peer's page.
     pub(super) fn set_mask(&self, mask: u32) {
         if let Some(peer) = &self.peer {
             peer.set_mask(mask);
         }
     }
 
-    /// Rings doorbells, and wakes the peer if it may sleep. A socket without room needs no wake-up: the peer has yet
-    /// to read what lies there, and looks at the doorbells after that. A broken one is noticed by [`Self::step`].
+    /// Rings doorbells, and wakes the peer if it may sleep. If the socket has no room no wake-up is needed: the peer must
+    /// still read what lies there, and checks the doorbells after that. [`Self::step`] notices a broken socket.
     pub(super) fn ring(&self, bits: u32) {
         let Some(peer) = &self.peer else { return };
         peer.ring(bits);
@@ -156,8 +155,8 @@ impl Link {
         }
     }
 
-    /// Sends a frame with a descriptor, behind all others. `Ok(false)` if there is no room: the peer must find it in
-    /// the socket when it hears of it by another way.
+    /// Sends a frame with a descriptor, behind all others. `Ok(false)` if there is no room: such a frame cannot be
+    /// queued, since the peer must find it in the socket before its daemon is told of it.
     pub(super) fn announce(&mut self, frame: &Frame, descriptor: BorrowedFd<'_>) -> Result<bool, DownReason> {
         self.flush()?;
         Ok(self.queue.is_empty() && socket::send(&self.socket, &frame.encode(), Some(descriptor))?)
@@ -175,7 +174,7 @@ impl Link {
         Ok(())
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends waiting frames, as far as there is room.
     pub(super) fn flush(&mut self) -> Result<(), DownReason> {
         while let Some(frame) = self.queue.front() {
             if !socket::send(&self.socket, &frame.encode(), None)? {
@@ -186,7 +185,7 @@ impl Link {
         Ok(())
     }
 
-    /// Hands a waker of ours over and returns its handle; `None` if there is no room.
+    /// Exports a waker and returns its handle; `None` if there is no room.
     pub(super) fn export_waker(&mut self, waker: BorrowedFd<'_>) -> Result<Option<u64>, DownReason> {
         let handle = self.next_waker;
         if !self.announce(&Frame::Waker { handle }, waker)? {
@@ -196,7 +195,7 @@ impl Link {
         Ok(Some(handle))
     }
 
-    /// The peer's segment of exactly this range; `Some(None)` if it was taken, or there was no room for its descriptor.
+    /// The peer's segment of exactly this range; `Some(None)` if it was given out, or there was no room for its descriptor.
     pub(super) fn segment(&self, window: usize, range: SegmentRange) -> Option<Option<&Foreign>> {
         self.windows.get(window)?.get(range).map(|kept| kept.as_ref().map(Kept::fd))
     }
@@ -207,22 +206,22 @@ impl Link {
         kept.take().map(Kept::give_out)
     }
 
-    /// Ranges that the peer has freed since this was asked last; those before the first time are not known.
+    /// Ranges that the peer has freed since the last call; those before the first call are not recorded.
     pub(super) fn take_freed(&mut self) -> Vec<(usize, SegmentRange)> {
         self.freed.replace(Vec::new()).unwrap_or_default()
     }
 
-    /// Whether the peer handed this waker over.
+    /// Whether the peer has exported this waker.
     pub(super) fn has_waker(&self, handle: u64) -> bool {
         self.wakers.contains_key(&handle)
     }
 
-    /// Takes a waker of the peer's; `Some(None)` if there was no room for it.
+    /// Takes a waker that the peer exported; `Some(None)` if there was no room for it.
     pub(super) fn take_waker(&mut self, handle: u64) -> Option<Option<Foreign>> {
         self.wakers.remove(&handle).map(|kept| kept.map(Kept::give_out))
     }
 
-    /// Hands a buffer over and returns its handle; `None` if there is no room.
+    /// Exports a buffer and returns its handle; `None` if there is no room.
     pub(super) fn hand_over(
         &mut self,
         memory: BorrowedFd<'_>,
@@ -237,12 +236,12 @@ impl Link {
         Ok(Some(handle))
     }
 
-    /// Whether the peer handed this buffer over.
+    /// Whether the peer has exported this buffer.
     pub(super) fn has_buffer(&self, handle: u64) -> bool {
         self.buffers.contains_key(&handle)
     }
 
-    /// Takes a buffer of the peer's.
+    /// Takes a buffer that the peer exported.
     pub(super) fn take_over(&mut self, handle: u64) -> Option<Handed> {
         self.buffers.remove(&handle)
     }
@@ -262,7 +261,7 @@ impl Link {
         self.handle(outcome.map_err(DownReason::Violation)?, &mut descriptors, mask)
     }
 
-    /// Validates each field of `frame` before it is used. Takes from `descriptors` what is kept.
+    /// Checks each field of `frame` before it is used. Takes the descriptors that are kept out of `descriptors`.
     fn handle(
         &mut self,
         frame: Frame,
@@ -389,7 +388,7 @@ impl Link {
         Ok(())
     }
 
-    /// The checked descriptor, if there is one and room for it.
+    /// The descriptor, if there is one, it passes its check, and there is room for it.
     fn hold(&self, descriptors: &mut Vec<Foreign>) -> Option<Kept> {
         self.share.keep(descriptors.pop()?)
     }

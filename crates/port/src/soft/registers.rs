@@ -1,4 +1,4 @@
-//! Scratchpads and doorbells as words in two pages, one to each side's reading.
+//! Scratchpads and doorbells as words in two pages; each side reads one of them.
 //!
 //! ```text
 //!   page of R, stored into by W only, loaded by R only
@@ -7,9 +7,9 @@
 //!   0x044  last wake-up that W saw   u32
 //!   0x080  times W rang each of R's  32 x u32
 //! ```
-//! A doorbell is pending while its count differs from the one that R last reported, so no word has two writers. W
-//! wakes R by a frame, unless R has masked the doorbell or has yet to see an earlier wake-up. Both sides store, fence
-//! and then load what the other stores, so that one of them notices.
+//! A doorbell is pending while its count differs from the one that R last reported, so no word has two writers. W wakes R
+//! by a frame, unless R has masked the doorbell or has not seen an earlier wake-up yet. Each side stores, fences and then
+//! loads the word that the other side stores, so one of them sees the other's store.
 
 use super::descriptor::check_segment;
 use crate::port::{DOORBELLS, SCRATCHPADS};
@@ -23,7 +23,7 @@ const MASK: usize = 0x40;
 const SEEN: usize = 0x44;
 const COUNTS: usize = 0x80;
 
-/// The page that we read.
+/// The register page that this side reads.
 #[derive(Debug)]
 pub(super) struct OwnPage {
     page: Inbound,
@@ -31,14 +31,14 @@ pub(super) struct OwnPage {
 }
 
 impl OwnPage {
-    /// A fresh page and its descriptor, for the peer.
+    /// A fresh page, and its descriptor for the peer.
     pub(super) fn new() -> Result<(Self, OwnedFd), MapError> {
         let fd = new_segment("crosslane-registers", LEN)?;
         let page = Inbound::sealed(&fd, LEN)?;
         Ok((Self { page, reported: [0; DOORBELLS as usize] }, fd))
     }
 
-    /// One of our scratchpads.
+    /// One of this side's scratchpads.
     pub(super) fn scratchpad(&self, index: usize) -> u32 {
         assert!(index < SCRATCHPADS, "no scratchpad {index}");
         self.page.load_u32(index * 4)
@@ -76,7 +76,7 @@ impl OwnPage {
     }
 }
 
-/// The peer's page.
+/// The peer's register page, for stores.
 #[derive(Debug)]
 pub(super) struct PeerPage {
     page: Outbound,
@@ -92,25 +92,25 @@ impl PeerPage {
         Ok(Self { page, rung: [const { Cell::new(0) }; DOORBELLS as usize], wakes: Cell::new(0) })
     }
 
-    /// Stores into a scratchpad of the peer's.
+    /// Stores into a scratchpad of the peer.
     pub(super) fn set_scratchpad(&self, index: usize, value: u32) {
         assert!(index < SCRATCHPADS, "no scratchpad {index}");
         self.page.store_u32(index * 4, value);
     }
 
-    /// Stores our mask of doorbells into the peer's page; doorbells that were rung before are visible afterwards (full fence).
+    /// Stores this side's mask of doorbells into the peer's page; earlier rings are visible after this (full fence).
     pub(super) fn set_mask(&self, mask: u32) {
         self.page.store_u32(MASK, mask);
         self.page.fence();
     }
 
-    /// Stores the number of the last wake-up that we saw; doorbells that were rung before are visible afterwards (full fence).
+    /// Stores the number of the last wake-up that this side saw; earlier rings are visible after this (full fence).
     pub(super) fn saw(&self, number: u32) {
         self.page.store_u32(SEEN, number);
         self.page.fence();
     }
 
-    /// Increments the counts of these doorbells; what the peer stored before is visible afterwards (full fence).
+    /// Increments the counts of these doorbells; the peer's earlier stores are visible after this (full fence).
     pub(super) fn ring(&self, bits: u32) {
         self.page.store_fence();
         for (bell, count) in self.rung.iter().enumerate().filter(|(bell, _)| bits >> bell & 1 != 0) {
@@ -120,7 +120,7 @@ impl PeerPage {
         self.page.fence();
     }
 
-    /// The number of the last wake-up that we sent.
+    /// The number of the last wake-up that this side sent.
     pub(super) fn wakes(&self) -> u32 {
         self.wakes.get()
     }

@@ -1,4 +1,4 @@
-//! How the two sides of a soft cable find each other: one listens at a path, the other tries it again and again.
+//! How the two sides of a soft cable find each other: one listens at a path, the other tries to connect repeatedly.
 
 use crate::{DownReason, PortError};
 use crosslane_passing::{Foreign, Owner};
@@ -14,28 +14,28 @@ use std::time::Duration;
 
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// How long a listener that was killed may take to be gone.
+/// Longest time between the kill of a listening process and the close of its socket.
 const DYING: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-/// Connections that wait to be accepted: the next peer's, and what is left of dead ones.
+/// Connections that may wait for `accept`: the next peer's, and remains of dead ones.
 const BACKLOG: i32 = 8;
 
-/// The listening socket and its file, which goes with it.
+/// The listening socket and its file, which is removed with it.
 #[derive(Debug)]
 pub(super) struct Listener {
     socket: OwnedFd,
     path: PathBuf,
-    /// Device and inode of the file, so that only our own is removed.
+    /// Device and inode of the file, so that only this listener's file is removed.
     file: (u64, u64),
 }
 
 impl Listener {
-    /// Listens at `path`, in place of a socket file of which the owner is gone.
+    /// Listens at `path`, replacing a socket file whose owner is gone.
     pub(super) fn new(path: &Path, mode: u32) -> Result<Self, PortError> {
         let address = address(path)?;
         let socket = new_socket().map_err(|errno| failed("socket", path, errno))?;
         let mode = Mode::from_raw_mode(mode & 0o777);
-        // The file gets the socket's own mode, less the umask, so it is never open wider than asked for.
+        // The file gets the socket's own mode, less the umask, so it is never more accessible than requested.
         fchmod(&socket, mode).map_err(|errno| failed("chmod", path, errno))?;
         match bind(&socket, &address) {
             Err(Errno::ADDRINUSE) => {
@@ -55,9 +55,9 @@ impl Listener {
         self.socket.as_fd()
     }
 
-    /// The next connection with somebody at its other end, if one waits. Those whose peer has gone are dropped, with all
-    /// that it said: a peer that comes, breaks the rules and goes, again and again, would have the next one wait for as
-    /// long as each of them does.
+    /// The next connection whose peer is still there, if one waits. Connections whose peer is gone are dropped, with all
+    /// that it sent: otherwise a peer that connects, breaks the rules and leaves, repeatedly, would delay the next peer
+    /// for as long as each such connection takes.
     pub(super) fn accept(&self) -> Result<Option<Foreign>, DownReason> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         for _ in 0..=BACKLOG {
@@ -84,7 +84,7 @@ impl Drop for Listener {
     }
 }
 
-/// Connects to whoever listens at `path`.
+/// Connects to the process that listens at `path`.
 pub(super) fn connect_to(path: &Path) -> Result<Foreign, DownReason> {
     let address = SocketAddrUnix::new(path).map_err(|errno| DownReason::System { what: "path", errno })?;
     let socket = new_socket().map_err(|errno| DownReason::System { what: "socket", errno })?;
@@ -106,7 +106,7 @@ pub(super) fn address(path: &Path) -> Result<SocketAddrUnix, PortError> {
 pub(super) struct BackOff(Duration);
 
 impl BackOff {
-    /// The first wait again.
+    /// Starts with the first wait again.
     pub(super) fn new() -> Self {
         Self(FIRST_WAIT)
     }
@@ -124,7 +124,7 @@ fn new_socket() -> Result<OwnedFd, Errno> {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-/// Removes the file of a listener that is no more. Anything else at the path stays, and is an error.
+/// Removes the file of a listener that is gone. Anything else at the path stays, and is an error.
 fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), PortError> {
     let in_use = || PortError::InUse(path.display().to_string());
     let stat = lstat(path).map_err(|errno| failed("stat", path, errno))?;
@@ -142,9 +142,9 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), PortError> 
     }
 }
 
-/// Whether the far end of a connection is gone, or goes without a word in the next `patience`: a process that was killed
-/// closes its sockets one after the other, and its successor may be there before the last one. A live port sends its Hello, or
-/// nothing.
+/// Whether the far end of a connection is gone, or closes without sending anything in the next `patience`: a process that
+/// was killed closes its sockets one after the other, and its successor may be there before the last one. A live port
+/// sends its Hello, or nothing, and stays connected.
 fn is_left(connection: &impl AsFd, patience: Timespec) -> bool {
     let mut polled = [PollFd::new(connection, PollFlags::IN)];
     let ended = poll(&mut polled, Some(&patience)).is_ok_and(|ready| ready > 0);

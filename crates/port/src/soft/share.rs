@@ -1,17 +1,17 @@
-//! How many descriptors of its peer's a cable may keep.
+//! The limit on the descriptors that a cable may keep for its peer.
 
 use crosslane_passing::Foreign;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// A cable's share of the descriptors that this process may open: a quarter.
+/// A cable's share of this process's descriptor limit: a quarter.
 #[derive(Debug)]
 pub(super) struct Share {
     used: Arc<AtomicUsize>,
     most: usize,
 }
 
-/// A descriptor that is kept for the peer. Dropped or given out it makes room in the share, on whatever way it goes.
+/// A descriptor that is kept for the peer. Frees its place in the share when it is dropped or given out.
 #[derive(Debug)]
 pub(super) struct Kept {
     fd: Foreign,
@@ -28,7 +28,7 @@ impl Share {
         Self { used: Arc::default(), most }
     }
 
-    /// How many are kept.
+    /// Number of descriptors that are kept.
     pub(super) fn used(&self) -> usize {
         self.used.load(Relaxed)
     }
@@ -48,7 +48,7 @@ impl Kept {
         &self.fd
     }
 
-    /// Gives it to somebody who counts it himself.
+    /// Gives the descriptor to a caller that accounts for it separately.
     pub(super) fn give_out(self) -> Foreign {
         self.fd
     }

@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 /// Most descriptors of one packet.
 const MAX_DESCRIPTORS: usize = 1;
 
-/// What a look at the socket gave.
+/// Result of a look at the socket.
 #[derive(Debug)]
 pub(super) enum Received {
     /// Nothing waits.
@@ -21,7 +21,7 @@ pub(super) enum Received {
         bytes: Vec<u8>,
         /// Its descriptors, of whatever kind.
         descriptors: Vec<Foreign>,
-        /// Whether it had descriptors that this process has no room for.
+        /// Whether it had descriptors for which this process has no room.
         lost: bool,
     },
 }

@@ -9,20 +9,20 @@ use crosslane_passing::Foreign;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use std::time::{Duration, Instant};
 
-/// How long a carve waits for what the peer has announced.
+/// How long a carve waits for the peer's announcement.
 const ANNOUNCE_TIMEOUT: Duration = Duration::from_millis(5);
 /// How long a new connection may take to send its Hello.
 pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
-/// A life shorter than this that ended by a fault makes the next wait longer.
+/// A life shorter than this that ended by a fault lengthens the next wait.
 const GOOD_LIFE: Duration = Duration::from_secs(1);
-/// Most frames that one look at the socket handles, so that a flood does not hold up the other ports.
+/// Most frames that one look at the socket handles, so that a flood does not delay the other ports.
 const FRAMES_AT_ONCE: usize = 256;
 
 impl SoftPort {
     /// Makes the event descriptor readable until the next `poll_event`.
     pub(super) fn draw_attention(&self) {
         if !self.attentive.replace(true) {
-            // Can fail only if the counter is full, and then it is readable.
+            // Can fail only if the counter is full, and then the descriptor is readable.
             let _ = rustix::io::write(&self.attention, &1u64.to_ne_bytes());
         }
     }
@@ -33,7 +33,7 @@ impl SoftPort {
         }
     }
 
-    /// Polls the listener only while a peer is wanted, and the connection for room only while frames wait.
+    /// Polls the listener only while a peer is wanted, and the connection for room only while frames wait to be sent.
     pub(super) fn watch_listener(&self, wanted: bool) {
         if let Some(listener) = &self.listener {
             let flags = if wanted { epoll::EventFlags::IN } else { epoll::EventFlags::empty() };
@@ -70,7 +70,7 @@ impl SoftPort {
         self.reason = Some(reason);
     }
 
-    /// Looks for a peer, if there is none and it is time to.
+    /// Looks for a peer, if there is none and the wait is over.
     pub(super) fn find_peer(&mut self) {
         if self.off || self.link.is_some() || self.retry_at.is_some_and(|at| at > Instant::now()) {
             return;
@@ -104,7 +104,7 @@ impl SoftPort {
         Ok(())
     }
 
-    /// Receives what waits and sends what has room now. Whether more may wait to be received.
+    /// Receives frames that wait, and sends those for which there is room. Returns whether more may wait to be received.
     pub(super) fn pump(&mut self) -> bool {
         let mut more = true;
         for _ in 0..FRAMES_AT_ONCE {
@@ -130,7 +130,7 @@ impl SoftPort {
         more
     }
 
-    /// Sends what waits; ends a connection that never became a link.
+    /// Sends waiting frames; ends a connection that never became a link.
     pub(super) fn tend(&mut self) {
         let Some(link) = &mut self.link else { return };
         if !link.up() && link.since.elapsed() >= HANDSHAKE_TIMEOUT && self.listener.is_some() {
@@ -144,7 +144,7 @@ impl SoftPort {
         }
     }
 
-    /// The link, if it is up and its end is not to be reported yet.
+    /// The link, if it is up and its end has not been seen yet.
     pub(super) fn live(&mut self) -> Result<&mut Link, PortError> {
         if !self.reported_up {
             return Err(PortError::Down);
@@ -168,13 +168,13 @@ impl SoftPort {
         }
     }
 
-    /// What `look` finds at the link when all that the peer has sent is read: it may have freed what is there, and
-    /// carved anew. Waits a few milliseconds for it.
+    /// The result of `look` at the link once all that the peer has sent is read, since it may have freed and carved the
+    /// range again. Waits a few milliseconds for it.
     pub(super) fn await_announced<T>(&mut self, look: impl Fn(&Link) -> Option<T>) -> Result<T, PortError> {
         let deadline = Instant::now() + ANNOUNCE_TIMEOUT;
         loop {
             let more = self.live().is_ok() && self.pump();
-            // A wake-up may just have been taken off the socket.
+            // A wake-up frame may just have been read from the socket.
             self.draw_attention();
             let link = self.live()?;
             let left = deadline.saturating_duration_since(Instant::now());

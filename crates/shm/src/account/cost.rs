@@ -1,26 +1,26 @@
-//! What counting costs, and how fast its clock runs.
+//! The cost of counting, and the rate of its clock.
 
 use super::{Function, Span, TABLE, Table, Way, span, ticks};
 use core::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// Empty spans of one batch, and batches, of which the median counts.
+/// Empty spans of one batch, and number of batches; the median batch counts.
 const SPANS: u64 = 1000;
 const BATCHES: usize = 31;
 
-/// Where they are counted.
+/// The table in which these spans are counted.
 static SCRATCH: Table = Table::new();
 
-/// What a span that is counted costs, in [`ticks`].
+/// Cost of a counted span, in [`ticks`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Overhead {
     /// The part that is counted for the span itself.
     pub inside: f64,
-    /// All of it; what is not inside is counted for the span around it.
+    /// The whole cost; the part that is not inside counts for the outer span.
     pub whole: f64,
 }
 
-/// [`ticks`] in a second, measured for 20 ms.
+/// [`ticks`] per second, measured for 20 ms.
 #[expect(clippy::cast_precision_loss, reason = "a rate")]
 pub fn ticks_per_second() -> f64 {
     let (start, from) = (Instant::now(), ticks());
@@ -29,7 +29,7 @@ pub fn ticks_per_second() -> f64 {
     to.saturating_sub(from) as f64 / elapsed.as_secs_f64()
 }
 
-/// What a span costs here while it is counted.
+/// Cost of a span here while spans are counted.
 pub fn overhead() -> Overhead {
     let line = &SCRATCH.ways[Way::Send as usize].0[Function::Rest as usize];
     let counted = line.ticks.load(Relaxed);
@@ -39,7 +39,7 @@ pub fn overhead() -> Overhead {
     Overhead { inside, whole }
 }
 
-/// What a span costs here while nothing is counted, in [`ticks`]; `None` if this process counts.
+/// Cost of a span here while spans are not counted, in [`ticks`]; `None` if this process counts.
 pub fn idle() -> Option<f64> {
     TABLE
         .load(Relaxed)

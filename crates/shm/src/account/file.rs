@@ -1,4 +1,4 @@
-//! The file of counts: made and mapped by the programs that count, read by a tool.
+//! The file of counts: programs that count make and map it, a tool reads it.
 
 use super::{Count, Counts, Function, LEN, Line, Lines, MAGIC, TABLE, Table, Way};
 use core::mem::offset_of;
@@ -17,7 +17,7 @@ impl Counts {
     /// The counts in the file at `path`.
     ///
     /// # Errors
-    /// It cannot be read, or is no such file.
+    /// The file cannot be read, or is not of this form.
     pub fn read(path: &Path) -> io::Result<Self> {
         let mut words = [[0_u8; 8]; LEN / 8];
         File::open(path)?.read_exact(words.as_flattened_mut())?;
@@ -36,12 +36,12 @@ impl Counts {
         Ok(counts)
     }
 
-    /// What was counted for one function.
+    /// The counts of one function.
     pub fn of(&self, way: Way, function: Function) -> Count {
         self.0[way as usize][function as usize]
     }
 
-    /// These and those of another file.
+    /// The sum of these counts and those of another file.
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
         for (count, other) in self.0.as_flattened_mut().iter_mut().zip(other.0.as_flattened()) {
@@ -51,7 +51,7 @@ impl Counts {
         self
     }
 
-    /// What was counted since `before`.
+    /// The counts since `before`.
     #[must_use]
     pub fn since(mut self, before: &Self) -> Self {
         for (count, before) in self.0.as_flattened_mut().iter_mut().zip(before.0.as_flattened()) {
@@ -62,8 +62,8 @@ impl Counts {
     }
 }
 
-/// Counts into the file that [`VARIABLE`] names, if it is set. For the start of a process, which must not have more rights
-/// than whoever set the variable. A file that cannot be had is named on standard error; nothing is counted then.
+/// Counts into the file that [`VARIABLE`] names, if it is set. To be called at the start of a process that has no more rights
+/// than the user who set the variable. If the file cannot be used, an error on standard error names it and nothing is counted.
 pub fn begin_if_asked() {
     if let Some(path) = std::env::var_os(VARIABLE)
         && let Err(error) = begin(Path::new(&path))
@@ -72,11 +72,11 @@ pub fn begin_if_asked() {
     }
 }
 
-/// Counts into the file at `path` from here on; makes it if it is not there. Several processes may do so at a time. The file
-/// must not be made shorter while it counts.
+/// Counts into the file at `path` from now on; makes it if it does not exist. Several processes may do so at a time. The
+/// file must not be shortened while it is used.
 ///
 /// # Errors
-/// It cannot be made or mapped, or is something else.
+/// The file cannot be made or mapped, or is of another form.
 pub fn begin(path: &Path) -> Result<(), Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
@@ -97,7 +97,7 @@ pub fn begin(path: &Path) -> Result<(), Errno> {
     let magic = unsafe { &(*table).magic };
     let found = magic.compare_exchange(0, MAGIC, Relaxed, Relaxed).unwrap_or_else(|found| found);
     if found != 0 && found != MAGIC {
-        // SAFETY: nobody knows of the mapping yet.
+        // SAFETY: no other code has used the mapping yet.
         unsafe { rustix::mm::munmap(base, LEN)? };
         return Err(Errno::INVAL);
     }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::account;
 
-    /// All in one: what is begun is begun for the whole process.
+    /// All in one test: counting begins for the whole process.
     #[test]
     #[cfg_attr(miri, ignore = "maps a file")]
     fn account_file_has_what_was_counted() {

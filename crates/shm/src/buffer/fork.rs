@@ -1,8 +1,8 @@
-//! `fork`: a child has its own copy of what `malloc` gave out.
+//! `fork`: a child has its own copy of the memory that `malloc` returned.
 //!
 //! A shared mapping stays shared after `fork`. So before it every such buffer becomes a *private* mapping of its memfd,
-//! which nobody writes from then on (no other process ever could): parent and child each copy the pages that they change, as
-//! with all memory. What far programs read there stays as it was; nothing new is sent from there.
+//! which no process writes from then on: parent and child each copy the pages that they change, as with all private
+//! memory. Far programs that have the memfd mapped keep the bytes as they were; this program exports the buffer no more.
 
 use super::slots::{self, ALL, Slot, State};
 use super::{Kind, announce_end, close, drop_cached};
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 static FORKING: AtomicU32 = AtomicU32::new(0);
 /// Threads that make a buffer.
 static MAKING: AtomicU32 = AtomicU32::new(0);
-/// How long `fork` waits for those. Longer than that is a signal handler that came in between.
+/// How long `fork` waits for those threads. If it takes longer, `fork` was called in a signal handler that interrupted one.
 const FORK_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// A thread that makes a buffer, while nobody forks.
+/// Held by a thread that makes a buffer, while no thread forks.
 pub(super) struct Gate;
 
 impl Gate {
@@ -34,7 +34,7 @@ impl Drop for Gate {
     }
 }
 
-/// Before `fork`: what `malloc` gave out is private from now on, and nothing new is until the `fork` is done.
+/// Before `fork`: makes the buffers of `malloc` private; no new one is made until the `fork` is done.
 pub fn before_fork() {
     FORKING.fetch_add(1, SeqCst);
     if !slots::in_use() {
@@ -53,33 +53,33 @@ pub fn before_fork() {
     }
 }
 
-/// The `fork` is done, or failed: we are the parent.
+/// In the parent, when the `fork` is done or has failed.
 pub fn after_fork_in_parent() {
     FORKING.fetch_sub(1, SeqCst);
 }
 
-/// What `malloc` gave out is private from now on, though nobody forks.
+/// Makes the buffers of `malloc` private without a `fork`.
 pub fn make_private() {
     before_fork();
     after_fork_in_parent();
 }
 
-/// We are the child, with one thread: what others were about to free is freed.
+/// In the child, which has one thread: frees the buffers that other threads of the parent were about to free.
 pub fn after_fork_in_child() {
     for slot in &ALL {
-        // Those who held one are threads of the parent.
+        // The lines were held by threads of the parent.
         slot.lines.clear();
         match slot.state() {
             State::Busy => {
                 slot.vacate();
                 slot.set(State::Lost);
             }
-            // It could not be made private before.
+            // The buffer could not be made private before the `fork`.
             State::Live if slot.kind() == Kind::Malloc && slot.copy_out().is_ok() => {
                 close(slot);
                 slot.set(State::Frozen);
             }
-            // It was freed after we had looked, and is the parent's to use again.
+            // The buffer was freed after `before_fork` had looked at it, and its memory is the parent's to use again.
             State::Cached => drop_cached(slot),
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! Completion words: where a far program stores how much it has written into a buffer that was offered to it (SinkAvail).
+//! Completion words: the place where a far program stores how many bytes it has written into a buffer that was offered to it (SinkAvail).
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -24,7 +24,7 @@ impl Lines {
     }
 }
 
-/// A line behind an open buffer, for one offer, until this is dropped.
+/// A line behind an open buffer, held for one offer until dropped.
 #[derive(Debug)]
 pub struct Landing<'a> {
     used: &'a AtomicBool,
@@ -36,7 +36,7 @@ pub struct Landing<'a> {
 }
 
 impl<'a> Landing<'a> {
-    /// A line that nobody has, of a buffer whose owner's word is at `end`; `None` if all are in use.
+    /// Takes a free line of a buffer whose owner's word is at `end`; `None` if all are in use.
     ///
     /// # Safety
     /// The page at `end` is mapped as long as the line is held.
@@ -44,18 +44,18 @@ impl<'a> Landing<'a> {
         let (number, used) = lines.take()?;
         let at = end + usize::try_from(landing_at(number)?).ok()?;
         let [word, seal] = [at, at + 8].map(core::ptr::with_exposed_provenance_mut::<u64>);
-        // SAFETY: mapped, the caller says; aligned, since buffers are whole pages; others reach it by atomics too.
+        // SAFETY: mapped, by the caller's promise; aligned, since buffers are whole pages; all other access is by atomics too.
         let (word, seal) = unsafe { (AtomicU64::from_ptr(word), AtomicU64::from_ptr(seal)) };
         Some(Self { used, number, word, seal, most: AtomicU32::new(0) })
     }
 
-    /// The line's number, which travels with the offer.
+    /// The line's number, which the offer carries.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// So many bytes are offered with it. Kept here, since what other processes write must not say how much of a buffer the
-    /// caller may believe.
+    /// Sets how many bytes are offered with the line. The number is kept here, in private memory: how much of the buffer
+    /// may count as written must not depend on words that other processes write.
     pub fn limit(&self, bytes: u32) {
         self.most.store(bytes, Relaxed);
     }
@@ -71,7 +71,7 @@ impl<'a> Landing<'a> {
         self.word.load(Acquire)
     }
 
-    /// What stands beside the word that was seen last.
+    /// The seal that stands beside the completion word that was loaded last.
     #[inline]
     pub fn seal(&self) -> u64 {
         self.seal.load(Relaxed)

@@ -7,20 +7,21 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use rustix::io::Errno;
 
-/// Zeroed memory, whole pages, that far programs may map for loads. Given back when dropped: who has it mapped keeps the old
-/// bytes, and sees nothing new.
+/// Zeroed memory, whole pages, that far programs may map for loads. Freed when dropped: a program that has it mapped
+/// keeps the old bytes, and sees no new ones.
 ///
-/// It is a segment of bytes, since nobody but this process writes there: the kernel maps it for stores for nobody else (see
+/// It derefs to a slice of bytes, since only this process writes to it: the kernel allows no other process a mapping for
+/// stores (see [`super`]).
 /// [`super`]).
 #[derive(Debug)]
 pub struct Buffer(Block);
 
-/// Zeroed memory, whole pages, that far programs may map for stores. They may store there at any time, so it is reached by
-/// copies alone. Given back when dropped: later stores reach nobody.
+/// Zeroed memory, whole pages, that far programs may map for stores. They may store at any time, so this program only
+/// copies in and out. Freed when dropped: later stores reach no program.
 #[derive(Debug)]
 pub struct OpenBuffer(Block);
 
-// SAFETY: plain memory, to which the handle is the only way.
+// SAFETY: plain memory, reached only through the handle.
 unsafe impl Send for Buffer {}
 // SAFETY: as above; shared handles only read.
 unsafe impl Sync for Buffer {}
@@ -38,7 +39,7 @@ impl Buffer {
         alloc(len as u64, Kind::Own).map(Self)
     }
 
-    /// Its start, for programs in C.
+    /// Start of the memory, for programs in C.
     pub fn pointer(&self) -> NonNull<u8> {
         self.0.at
     }
@@ -55,7 +56,7 @@ impl Deref for Buffer {
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above; far programs load, which they may at any time, and believe nothing.
+        // SAFETY: as above; far programs only load, which they may do at any time, and must not trust what they read.
         unsafe { core::slice::from_raw_parts_mut(self.0.at.as_ptr(), self.0.len) }
     }
 }
@@ -75,41 +76,41 @@ impl OpenBuffer {
         alloc(len as u64, Kind::Open).map(Self)
     }
 
-    /// Its bytes.
+    /// Length of the buffer, bytes.
     pub fn len(&self) -> usize {
         self.0.len
     }
 
-    /// Whether it has none; it always has some.
+    /// Always `false`: a buffer has at least one byte.
     pub fn is_empty(&self) -> bool {
         self.0.len == 0
     }
 
-    /// Its start, for programs in C. Others may store there at any time.
+    /// Start of the memory, for programs in C. Far programs may store there at any time.
     pub fn pointer(&self) -> NonNull<u8> {
         self.0.at
     }
 
-    /// The place of `len` bytes at `offset`, to tell far programs of.
+    /// The place of `len` bytes at `offset`, to be sent to far programs.
     ///
     /// # Errors
-    /// It is outside.
+    /// The place is outside the buffer.
     pub fn locate(&self, offset: usize, len: usize) -> Result<super::Located, BadPlace> {
         let at = self.check(offset, len)?;
         locate(at, len).ok_or(self.outside(offset, len))
     }
 
-    /// A line behind it for an offer of a place in it; `None` if all are in use.
+    /// A completion line behind the buffer, for an offer of a place in it; `None` if all are in use.
     pub fn landing(&self) -> Option<Landing<'_>> {
         let place = locate(self.0.at.as_ptr(), 0)?;
         // SAFETY: the buffer is freed when the handle is dropped, which the line does not outlive.
         unsafe { place.landing() }
     }
 
-    /// Copies from `offset` into `target`. The bytes may change meanwhile; the copy is what counts.
+    /// Copies from `offset` into `target`. Far programs may change the bytes during the copy; only the copy is used.
     ///
     /// # Errors
-    /// The place is outside.
+    /// The place is outside the buffer.
     pub fn read(&self, offset: usize, target: &mut [u8]) -> Result<(), BadPlace> {
         let at = self.check(offset, target.len())?;
         // SAFETY: in range; `target` is private memory, so the two cannot overlap.
@@ -120,7 +121,7 @@ impl OpenBuffer {
     /// Copies `source` to `offset`.
     ///
     /// # Errors
-    /// The place is outside.
+    /// The place is outside the buffer.
     pub fn write(&self, offset: usize, source: &[u8]) -> Result<(), BadPlace> {
         let at = self.check(offset, source.len())?;
         // SAFETY: in range; `source` is private memory, so the two cannot overlap.

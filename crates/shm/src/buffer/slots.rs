@@ -1,4 +1,4 @@
-//! The table of buffers, and the addresses they lie at.
+//! The table of buffers, and their addresses.
 
 use super::landing::{Landing, Lines};
 use super::{Kind, Located, SLOTS, keeper};
@@ -13,9 +13,9 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// Addresses of one slot, bytes.
+/// Address space of one slot, bytes.
 pub(super) const SPAN: usize = 1 << 30;
-/// Times that a slot which another thread has seized is looked at before giving up.
+/// How often [`Slot::seize`] looks at a slot that another thread has seized before it gives up.
 const LOOKS_MAX: u32 = 100_000;
 
 /// What a slot holds.
@@ -24,7 +24,7 @@ const LOOKS_MAX: u32 = 100_000;
 pub(super) enum State {
     /// Nothing.
     Free,
-    /// Nothing yet: a thread makes a buffer there.
+    /// Nothing yet: a thread is making a buffer here.
     Claimed,
     /// A buffer in use.
     Live,
@@ -55,14 +55,14 @@ pub(super) struct Slot {
 }
 
 pub(super) static ALL: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
-/// Where the addresses begin; 0 before they are reserved.
+/// First address of slot 0; 0 before the addresses are reserved.
 static BASE: AtomicUsize = AtomicUsize::new(0);
-/// Where the search for a free slot begins.
+/// Index of the slot at which the search for a free one begins.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 static FIRST_ID: AtomicU64 = AtomicU64::new(0);
 static LAST_ID: AtomicU64 = AtomicU64::new(0);
 
-/// The slot whose addresses `at` is one of.
+/// The slot to whose addresses `at` belongs.
 #[inline]
 pub(super) fn of(at: *const u8) -> Option<&'static Slot> {
     let base = BASE.load(Acquire);
@@ -112,7 +112,7 @@ impl Slot {
         self.state.compare_exchange(from as u32, to as u32, AcqRel, Relaxed).is_ok()
     }
 
-    /// Seizes a live buffer for freeing; returns what it was, `None` if no live buffer begins there.
+    /// Seizes a live buffer in order to free it; returns the state that it had, `None` if the slot has no live buffer.
     pub(super) fn seize(&self) -> Option<State> {
         for _ in 0..LOOKS_MAX {
             for from in [State::Live, State::Frozen] {
@@ -197,7 +197,7 @@ impl Slot {
         if offset > whole || len > whole - offset {
             return None;
         }
-        // Two threads at once may count as one.
+        // Two threads that do this at once may count as one.
         let uses = self.uses.load(Relaxed);
         self.uses.store(uses.wrapping_add(1), Relaxed);
         let reach = self.kind().reach();
@@ -225,7 +225,7 @@ impl Slot {
         self.at().ok_or(Errno::NOMEM)
     }
 
-    /// Marks the buffer as unused. It may keep its id if that was never exported.
+    /// Marks the buffer as not used yet. It keeps its id, which was never exported.
     pub(super) fn renew(&self) {
         self.uses.store(0, Relaxed);
     }
@@ -237,18 +237,18 @@ impl Slot {
     fn map(&self, flags: MapFlags, fd: &OwnedFd) -> Result<(), Errno> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let (at, len) = (self.place(), self.mapped_len());
-        // SAFETY: these addresses are ours, and hold nothing.
+        // SAFETY: these addresses are reserved for this slot, and hold nothing.
         unsafe { rustix::mm::mmap(at, len, protection, flags | MapFlags::FIXED, fd, 0) }?;
         Ok(())
     }
 
-    /// Replaces the shared mapping by a private one in one step; the memfd is never written again.
+    /// Replaces the shared mapping by a private one in one system call; no process writes to the memfd from then on.
     pub(super) fn make_private(&self) -> Result<(), Errno> {
         let fd = self.descriptor().ok_or(Errno::BADF)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let (at, len) = (self.place(), self.mapped_len());
-        // SAFETY: the descriptor is open as long as the buffer is seized by us; the new mapping shows the very bytes of
-        // the old one, which all stores before have reached.
+        // SAFETY: the descriptor is open as long as this thread has the buffer seized; the new mapping shows the same
+        // bytes as the old one, including all earlier stores.
         unsafe {
             let fd = BorrowedFd::borrow_raw(fd);
             rustix::mm::mmap(at, len, protection, MapFlags::PRIVATE | MapFlags::FIXED, fd, 0)?;
@@ -256,11 +256,11 @@ impl Slot {
         Ok(())
     }
 
-    /// Puts a private copy of its bytes in the place of shared memory.
+    /// Replaces the shared mapping by private memory with a copy of its bytes.
     pub(super) fn copy_out(&self) -> Result<(), Errno> {
         let (at, len) = (self.place(), self.mapped_len());
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: fresh memory of the same length is filled and then moved over the old one, in one step.
+        // SAFETY: fresh memory of the same length is filled and then moved over the old mapping in one system call.
         unsafe {
             let copy = rustix::mm::mmap_anonymous(core::ptr::null_mut(), len, protection, MapFlags::PRIVATE)?;
             core::ptr::copy_nonoverlapping(at.cast::<u8>().cast_const(), copy.cast(), len);
@@ -269,7 +269,7 @@ impl Slot {
         Ok(())
     }
 
-    /// A line behind the buffer that lives here.
+    /// Takes a completion line behind this slot's buffer.
     ///
     /// # Safety
     /// The buffer is not freed while the line is held.
@@ -278,18 +278,18 @@ impl Slot {
         unsafe { Landing::take(&self.lines, self.address() + self.len()) }
     }
 
-    /// Stores the word behind the buffer.
+    /// Stores the owner's word behind the buffer.
     pub(super) fn mark(&self, word: u32) {
         let at = core::ptr::with_exposed_provenance_mut::<u32>(self.address() + self.len());
         // SAFETY: mapped and aligned: the page behind the buffer's bytes belongs to its memory.
         unsafe { AtomicU32::from_ptr(at) }.store(word, Release);
     }
 
-    /// Reserves the slot's addresses again, in the place of what lies there.
+    /// Unmaps what lies at the slot's addresses, and keeps them reserved.
     pub(super) fn vacate(&self) {
         let at = self.place();
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-        // SAFETY: the slot's own addresses, which nobody uses any more.
+        // SAFETY: the slot's own addresses, which no thread uses any more.
         let outcome = unsafe { rustix::mm::mmap_anonymous(at, self.mapped_len(), ProtFlags::empty(), flags) };
         debug_assert!(outcome.is_ok(), "addresses were reserved before");
     }
@@ -297,7 +297,7 @@ impl Slot {
     /// Unmaps the slot's addresses.
     pub(super) fn unmap(&self) {
         let at = self.place();
-        // SAFETY: the slot's own addresses, which nobody uses any more.
+        // SAFETY: the slot's own addresses, which no thread uses any more.
         let _ = unsafe { rustix::mm::munmap(at, self.mapped_len()) };
     }
 }
@@ -307,7 +307,7 @@ fn seals(reach: Reach) -> SealFlags {
     if reach == Reach::Load { resizing | SealFlags::FUTURE_WRITE } else { resizing }
 }
 
-/// Whether addresses were ever reserved.
+/// Whether the addresses are reserved.
 pub(super) fn in_use() -> bool {
     BASE.load(Acquire) != 0
 }
@@ -319,18 +319,18 @@ fn reserve() -> Result<(), Errno> {
     }
     let len = (SLOTS + 1) * SPAN;
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-    // SAFETY: fresh addresses of the kernel's choice, of which nothing is accessible.
+    // SAFETY: fresh addresses that the kernel chose, without access.
     let at = unsafe { rustix::mm::mmap_anonymous(core::ptr::null_mut(), len, ProtFlags::empty(), flags) }?;
     let base = at.expose_provenance().next_multiple_of(SPAN);
     FIRST_ID.store(random(), Relaxed);
     if BASE.compare_exchange(0, base, AcqRel, Acquire).is_err() {
-        // SAFETY: another thread was first; nobody has seen these.
+        // SAFETY: another thread was first; no thread has seen these addresses.
         let _ = unsafe { rustix::mm::munmap(at, len) };
     }
     Ok(())
 }
 
-/// A name that no other buffer of this host has: forked processes go on counting from one start.
+/// An id that no other buffer of this host has: forked processes count on from one random start, each with its pid in it.
 fn new_id() -> u64 {
     let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
     let count = LAST_ID.fetch_add(1, Relaxed) + 1;

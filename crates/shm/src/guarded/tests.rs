@@ -1,10 +1,10 @@
-//! Copies at every alignment and length, with pages that are not there at any place.
+//! Copies at every alignment and length, with unmapped pages at every place.
 
 use super::*;
 use core::ffi::{c_int, c_void};
 use std::sync::Mutex;
 
-/// The ways are one for the process.
+/// The ways of copying are one setting for the process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 extern "C" fn on_fault(_signal: c_int, _info: *mut libc::siginfo_t, context: *mut c_void) {
@@ -29,7 +29,7 @@ fn catch() {
     }
 }
 
-/// Pages between two that are not there.
+/// Pages between two unmapped ones.
 struct Pages(*mut u8, usize);
 
 impl Pages {
@@ -104,7 +104,7 @@ fn guarded_copy_of_unmapped_memory_is_a_fault() {
                     assert_eq!(copy(source.end(len).cast(), target.0, bytes), Err(Fault), "read only");
                 }
             }
-            // SAFETY: all is there.
+            // SAFETY: all of it is mapped.
             unsafe {
                 copy(target.end(len), source.end(len), bytes).unwrap();
                 assert_eq!(*target.end(1), *source.end(1));
@@ -139,7 +139,7 @@ fn guarded_copy_past_a_file_or_of_bad_addresses_is_a_fault() {
         // SAFETY: our own number.
         unsafe { store(&raw mut target, &[7; 16]) }.unwrap();
         assert_eq!(std::hint::black_box(target), [7; 16]);
-        // SAFETY: the mapping is ours.
+        // SAFETY: this test's own mapping.
         unsafe { libc::munmap(mapped, PAGE) };
     });
 }
@@ -149,7 +149,7 @@ fn guarded_copy_of_single_values() {
     let (pages, constant) =
         (Pages::new(1, libc::PROT_READ | libc::PROT_WRITE), Pages::new(1, libc::PROT_READ));
     each_way(|| {
-        // SAFETY: the tests' own pages, or nothing.
+        // SAFETY: the tests' own pages, or unmapped ones.
         unsafe {
             for missing in 0..5 {
                 let at = pages.end(4 - missing).cast::<u32>();

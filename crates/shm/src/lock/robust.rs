@@ -1,15 +1,15 @@
-//! Robust locks: each thread registers with the kernel the shared lock that it holds, so that the kernel frees the lock when the
-//! thread ends, however that happens. Nobody has to guess from a thread id whether the holder lives.
+//! Robust locks: each thread registers with the kernel the shared lock that it holds, so that the kernel frees the lock
+//! when the thread ends, for any reason. No process has to guess from a thread id whether the holder lives.
 //!
 //! ```text
 //!   thread --get_robust_list--> head (the C library's, private memory): list | futex_offset | list_op_pending
 //!   lock held: list_op_pending = address of the lock's word - futex_offset
 //!   thread ends: the kernel finds its number in that word, sets FUTEX_OWNER_DIED and wakes a waiter
 //! ```
-//! The list itself belongs to the C library, for the program's own robust mutexes. We use only its field for an operation under
-//! way, `list_op_pending`, which holds one lock at a time, and put back what it held before. A thread that takes a second lock
-//! while it holds one (a stream moves to another circuit; a signal handler sends) stores its own [start time](Thread::start)
-//! beside the first lock: others free that lock when no thread with this id and start time exists.
+//! The list itself belongs to the C library, for the program's own robust mutexes. This module uses only its field for an
+//! operation under way, `list_op_pending`, which holds one lock at a time, and restores its previous value. A thread that takes
+//! a second lock while it holds one (a stream moves to another circuit; a signal handler sends) stores its own [start
+//! time](Thread::start) beside the first lock: other threads free that lock when no thread with this id and start time exists.
 
 use super::SharedLock;
 use core::cell::Cell;
@@ -38,9 +38,9 @@ pub(super) struct Thread {
 /// A lock that this thread holds, or is about to.
 #[derive(Debug)]
 pub(super) struct Pending {
-    /// What the thread knows of itself; null at its very end.
+    /// The thread's data; null at the very end of the thread.
     thread: *const Thread,
-    /// The shared lock that it held before; null if none.
+    /// The shared lock that the thread held before; null if none.
     outer: *const SharedLock,
 }
 
@@ -56,7 +56,7 @@ thread_local! {
     };
 }
 
-/// A system call filter is on: threads that begin from now on make no `get_robust_list` call.
+/// A system call filter is installed: threads that start from now on do not call `get_robust_list`.
 static CONFINED: AtomicBool = AtomicBool::new(false);
 
 /// To be called before a system call filter is installed, which may forbid `get_robust_list`.
@@ -119,7 +119,7 @@ impl Head {
 }
 
 impl Pending {
-    /// Of a lock that no thread has.
+    /// For a lock that no thread holds.
     pub(super) const NONE: Self = Self { thread: null(), outer: null() };
 
     /// Registers with the kernel that this thread is about to take `lock`.
@@ -134,8 +134,8 @@ impl Pending {
         if head.is_null() || !thread.holds.get().is_null() {
             return Self::in_other_thread(thread, lock, tid);
         }
-        // SAFETY: the head that is registered for this thread, which nobody else writes. A handler that comes in between
-        // puts back what it found.
+        // SAFETY: the head that is registered for this thread, to which no other thread writes. A handler that interrupts
+        // this restores the value that it found.
         unsafe {
             thread.before.set((&raw const (*head).list_op_pending).read_volatile());
             thread.holds.set(lock);
@@ -145,7 +145,7 @@ impl Pending {
         Self { thread, outer: null() }
     }
 
-    /// As [`Self::in_thread`], for one that has no head, or holds a lock already.
+    /// As [`Self::in_thread`], for a thread that has no head, or holds a lock already.
     #[cold]
     fn in_other_thread(thread: &Thread, lock: &SharedLock, tid: u32) -> Self {
         let (head, outer) = (thread.head(), thread.holds.get());
@@ -166,7 +166,7 @@ impl Pending {
         Self { thread, outer }
     }
 
-    /// Whether the kernel frees the lock if this thread ends, which holds no other.
+    /// Whether the kernel frees the lock if this thread ends, and the thread holds no other lock.
     #[inline(always)]
     pub(super) fn is_simple(&self) -> bool {
         self.outer.is_null() && self.is_guarded()
@@ -181,7 +181,7 @@ impl Pending {
             let thread = &*self.thread;
             let before = thread.before.get();
             thread.holds.set(null());
-            // First, so that a signal handler that runs in between restores the head's present value, not this lock.
+            // Done first, so that a signal handler that runs in between restores the head's present value, not this lock.
             compiler_fence(SeqCst);
             (&raw mut (*thread.head.get()).list_op_pending).write_volatile(before);
         }
@@ -194,7 +194,7 @@ impl Pending {
         unsafe { self.thread.as_ref() }.is_some_and(|thread| !thread.head.get().is_null())
     }
 
-    /// Restores the registration of before, after the lock was freed or was not taken.
+    /// Restores the previous registration, after the lock was freed or was not taken.
     pub(super) fn end(&self) {
         compiler_fence(SeqCst);
         // SAFETY: as in `is_guarded`.
@@ -233,7 +233,7 @@ impl Pending {
 /// has ended and was not waited for yet.
 pub(super) fn start_of(tid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
-    // The name, in parentheses, may hold anything.
+    // The name, in parentheses, may contain any characters.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?;
@@ -251,8 +251,8 @@ mod tests {
         rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
     }
 
-    /// Does `work` and, behind one of its instructions, takes a lock in a signal handler; again for each instruction. `check`
-    /// looks at what is left.
+    /// Calls `work` and, after one of its instructions, takes a lock in a signal handler; repeated for each instruction.
+    /// `check` examines the result.
     fn at_each_moment(work: impl Fn(), check: impl Fn()) {
         let inner = SharedLock::default();
         for moment in 0.. {
@@ -268,7 +268,7 @@ mod tests {
         }
     }
 
-    /// What this thread has told the kernel, and which lock it believes to hold.
+    /// What this thread has registered with the kernel, and the lock that it holds by its own data.
     fn told() -> (*mut u8, *const SharedLock) {
         THREAD.with(|thread| {
             // SAFETY: the head that is registered for this thread.

@@ -2,10 +2,10 @@
 //! it.
 //!
 //! ```text
-//!   word: 0 free | FUTEX_OWNER_DIED free, its holder ended | tid held | + FUTEX_WAITERS somebody sleeps
+//!   word: 0 free | FUTEX_OWNER_DIED free, its holder ended | tid held | + FUTEX_WAITERS a thread sleeps
 //! ```
-//! The kernel frees the lock of a thread that ends, see [`robust`](super::robust). A stopped holder keeps it: so a call waits for
-//! at most [`LOCK_TIMEOUT`], and the caller, who knows the program's own time-out, tries again.
+//! The kernel frees the lock of a thread that ends, see [`robust`](super::robust). A stopped holder keeps it: so a call
+//! waits for at most [`LOCK_TIMEOUT`], and the caller, which knows the program's own time-out, tries again.
 
 use super::robust::{Pending, start_of};
 use core::cell::Cell;
@@ -27,7 +27,7 @@ const OWNER_DIED: u32 = 1 << 30;
 const WAITERS: u32 = 1 << 31;
 const OWNER: u32 = OWNER_DIED - 1;
 const SPINS: u32 = 100;
-/// In place of a start time: a process holds the lock, and none of its threads does.
+/// Value of `start`: the process holds the lock, and not one of its threads.
 const KEPT: u32 = 1;
 
 /// A lock; all-zero bytes are a free one.
@@ -44,16 +44,16 @@ pub struct SharedLock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum NotTaken {
-    /// This very thread holds it: a signal handler that came in between.
+    /// This thread holds the lock: the caller is a signal handler that interrupted it.
     Reentered,
     /// Another thread has held it for [`LOCK_TIMEOUT`], or a signal came; [`take_busy`] says which.
     Busy,
 }
 
-/// How a call of this thread failed to get a lock.
+/// Why a call of this thread did not get a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy {
-    /// A signal handler ran while it waited.
+    /// A signal handler ran during the wait.
     pub interrupted: bool,
 }
 
@@ -68,7 +68,7 @@ thread_local! {
     static BUSY: Cell<Option<Busy>> = const { Cell::new(None) };
 }
 
-/// How the last call of this thread failed to get a lock; `None` after it was taken once.
+/// Why the last call of this thread did not get a lock; each failure is returned once, later calls return `None`.
 pub fn take_busy() -> Option<Busy> {
     BUSY.try_with(Cell::take).ok().flatten()
 }
@@ -118,7 +118,7 @@ impl SharedLock {
         self.start.store(start, Relaxed);
     }
 
-    /// Takes the lock if nobody has it, or its holder has ended.
+    /// Takes the lock if it is free, or its holder has ended.
     fn take_over(&self, tid: u32) -> bool {
         let seen = self.word.load(Relaxed);
         self.take_free(seen, tid)
@@ -154,7 +154,7 @@ impl SharedLock {
                 if self.take_free(seen, with) {
                     return Ok(());
                 }
-                // A process that keeps writing the word holds us up no longer than a holder does.
+                // A process that keeps changing the word delays this thread no longer than a holder does.
                 if round > SPINS
                     && Instant::now() >= *until.get_or_insert_with(|| Instant::now() + LOCK_TIMEOUT)
                 {
@@ -203,9 +203,9 @@ impl SharedLock {
     }
 
     /// A load and a store, which take half the time of an exchange. A thread that announces its sleep between the two is not woken:
-    /// so a sleeper polls for [`SETTLE`] first, whether the store becomes visible. If the kernel deschedules the holder between
-    /// the two, such a sleeper waits for [`LOCK_TIMEOUT`]. This is no fence: a thread that finds the lock held, and leaves a
-    /// request which the holder reads after freeing, must call [`let_settle`] and try the lock once more.
+    /// so a thread first polls for [`SETTLE`], in case the store becomes visible, before it sleeps. If the kernel deschedules the
+    /// holder between the two, such a thread waits for [`LOCK_TIMEOUT`]. This is no fence: a thread that finds the lock held, and
+    /// leaves a request which the holder reads after freeing, must call [`let_settle`] and try the lock once more.
     #[inline(always)]
     fn free(&self) {
         if self.word.load(Relaxed) & WAITERS == 0 {
@@ -223,8 +223,8 @@ impl SharedLock {
 }
 
 impl SharedGuard<'_> {
-    /// Leaves the lock taken, by this process and not by this thread, until [`SharedLock::kept`] returns its guard. For ends that
-    /// no other process holds: the kernel does not free the lock if this process ends.
+    /// Leaves the lock held by this process, and not by this thread, until [`SharedLock::kept`] returns its guard. For
+    /// ends that no other process holds: the kernel does not free the lock if this process ends.
     pub fn keep(self) {
         self.lock.start.store(KEPT, Relaxed);
         self.pending.end();
@@ -253,12 +253,12 @@ impl Drop for SharedGuard<'_> {
     }
 }
 
-/// Waits until this thread sees all that other threads have stored by now.
+/// Waits until this thread sees all stores that other threads have made by now.
 pub fn let_settle() {
     settle(|| false);
 }
 
-/// Polls `has_come` for [`SETTLE`]; whether it returned `true`.
+/// Polls `has_come` for [`SETTLE`]; returns whether it returned `true`.
 fn settle(has_come: impl Fn() -> bool) -> bool {
     let until = Instant::now() + SETTLE;
     while Instant::now() < until {
@@ -293,7 +293,7 @@ mod tests {
         unsafe { &*at.cast::<SharedLock>() }
     }
 
-    /// Runs `work` in a child process that never returns from it; its number.
+    /// Runs `work` in a child process that never returns from it; returns the child's pid.
     fn child(work: impl FnOnce()) -> i32 {
         // SAFETY: the child calls nothing that other threads of the parent may have left half done.
         let pid = unsafe { libc::fork() };

@@ -1,4 +1,4 @@
-//! Stores into a neighbour's memory: straight there, or through a queue from which a port lands them later.
+//! Stores into a neighbour's memory: directly, or through a queue from which a port makes them land later.
 
 use super::{MapError, Mapping, Store};
 use crate::copy::{self, Strategy};
@@ -12,8 +12,8 @@ use std::os::fd::AsFd;
 
 /// A segment of a neighbour's memory: stores only.
 ///
-/// Of a segment whose stores go through a queue nothing is mapped directly: every range lies outside of the empty mapping, and
-/// what finds that it does goes on in a cold path. So the direct way has no test that it would not have without queues.
+/// If stores go through a queue, nothing is mapped directly: every range lies outside the empty mapping, and the failed
+/// range check leads to a cold path. So direct stores need no additional check.
 #[derive(Debug)]
 pub struct Outbound {
     mapping: Mapping,
@@ -21,12 +21,12 @@ pub struct Outbound {
     queue: Option<Box<Writer>>,
 }
 
-/// What a store fence takes.
+/// What a store fence needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
-    /// Nothing: memory is coherent.
+    /// Nothing: the memory is coherent.
     Coherent,
-    /// An instruction: stores are gathered.
+    /// An instruction: the processor combines stores.
     Combining,
     /// An entry of the queue.
     Queue,
@@ -41,10 +41,10 @@ impl Outbound {
         Ok(Self { mapping: Mapping::new(fd, len)?, order: Order::Coherent, queue: None })
     }
 
-    /// Maps what a port gave out, in the way that it says.
+    /// Maps a segment that a port gave out, in the way that its description says.
     ///
     /// # Errors
-    /// See [`MapError`]: the descriptor is not what was said.
+    /// See [`MapError`]: the descriptor is not as described.
     pub fn map(segment: &Segment) -> Result<Self, MapError> {
         let (memory, caching) = (segment.info.memory, segment.info.caching);
         if memory == MemoryKind::Queue {
@@ -55,19 +55,18 @@ impl Outbound {
         Ok(Self { mapping: segment.map()?, order, queue: None })
     }
 
-    /// Whether stores go straight to the memory.
+    /// Whether stores go directly to the memory.
     pub(crate) fn is_direct(&self) -> bool {
         self.queue.is_none()
     }
 
-    /// Where `len` bytes at `offset` lie, to be copied to, if stores go straight there.
+    /// Address of `len` bytes at `offset`, to copy to, if stores go directly there.
     #[inline]
     pub(crate) fn at(&self, offset: usize, len: usize) -> *mut u8 {
         self.mapping.at(offset, len)
     }
 
-    /// Copies `source` to `offset` in the way that is asked for; [`crate::copy::store_fence`] must follow before an
-    /// index does.
+    /// Copies `source` to `offset` with this strategy; [`crate::copy::store_fence`] must follow before the store of an index.
     #[inline]
     pub fn write_by(&self, strategy: Strategy, offset: usize, source: &[u8]) {
         let Some(target) = self.mapping.place(offset, source.len()) else {
@@ -77,12 +76,12 @@ impl Outbound {
         unsafe { copy::copy(strategy, target, source.as_ptr(), source.len()) }
     }
 
-    /// Copies `len` bytes from `from_offset` of what has arrived to `offset`, in no particular order: what a host
-    /// between does, with no private memory on the way. The bytes may change meanwhile; nobody believes them here.
+    /// Copies `len` received bytes, at `from_offset` of another segment, to `offset`, in no particular order, without
+    /// private memory in between: what a host between does. The bytes may change meanwhile; this host does not use them.
     #[inline]
     pub fn copy_from(&self, offset: usize, from: &Inbound, from_offset: usize, len: usize) {
         let source = from.at(from_offset, len);
-        // SAFETY: in range, and of another mapping than ours, which cannot overlap even if both show the same memory.
+        // SAFETY: in range, and in another mapping than this one; the two cannot overlap, even if both map the same memory.
         unsafe { self.copy_shared(offset, source, len) }
     }
 
@@ -107,7 +106,7 @@ impl Outbound {
         debug_assert!(copied.is_ok());
     }
 
-    /// The queue, for a store that lies inside the segment; panics if it does not.
+    /// The queue, for a store inside the segment; panics if the store is outside.
     #[cold]
     #[inline(never)]
     fn queue(&self, offset: usize, len: usize) -> &Writer {
@@ -121,7 +120,7 @@ impl Outbound {
         self.queue(offset, source.len()).store(offset, source);
     }
 
-    /// As [`Self::post`] of what `fill` copies, a piece at a time: from which byte on, and where to.
+    /// As [`Self::post`], with bytes that `fill` copies piece by piece: it gets the first byte's offset and the destination.
     #[cold]
     #[inline(never)]
     fn post_by(
@@ -140,7 +139,7 @@ impl Outbound {
         Ok(())
     }
 
-    /// What a store fence takes where memory is not coherent.
+    /// Executes a store fence where memory is not coherent.
     #[cold]
     #[inline(never)]
     fn order_stores(&self) {
@@ -191,11 +190,11 @@ impl Store for Outbound {
         guarded::check(from)?;
         let Some(target) = self.mapping.place(offset, len) else {
             return self.post_by(offset, len, |at, piece| {
-                // SAFETY: `piece` is ours; the other is the program's.
+                // SAFETY: `piece` is private memory; the other is the program's.
                 unsafe { guarded::copy(piece.as_mut_ptr(), from.wrapping_add(at), piece.len()) }
             });
         };
-        // SAFETY: `target` is in range; `source` is the program's, which does not have our mapping.
+        // SAFETY: `target` is in range; `source` is the program's, which does not know the address of this mapping.
         unsafe { guarded::copy(target, from, len) }
     }
 

@@ -1,4 +1,4 @@
-//! The end of a queue from which stores land.
+//! The lander's end of a queue.
 
 use super::{
     ASLEEP, DATA, DEAD, FENCE, FREED, HEAD, ROOM, STORE, TAIL, WAKE, WANTED, WORDS, entry_len, place,
@@ -13,23 +13,23 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Most that a store's time may be ahead of ours, ns.
+/// How far a store's time stamp may be ahead of the lander's clock, ns.
 const AHEAD: u64 = 1_000_000_000;
 
-/// A queue as the lander sees it, and the memory that it leads to. Makes the queue dead when it is dropped.
+/// A queue as the lander sees it, and the segment that its stores go to. Marks the queue as dead when dropped.
 #[derive(Debug)]
 pub struct Reader {
     mapping: Mapping,
     memory: Arc<Mapping>,
     taken: u64,
     freed: u64,
-    /// Time of the last entry, ns.
+    /// Time stamp of the last entry, ns.
     last: u64,
-    /// Value of WAKE before the last look.
+    /// Value of WAKE before the lander last looked for entries.
     pub(super) seen: u32,
 }
 
-/// The queue holds what no writer puts there, or its writers gave it up.
+/// The queue contains an entry that no honest writer appends, or its writers gave it up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("what lies in the queue of stores makes no sense")]
 pub struct Garbage;
@@ -37,20 +37,20 @@ pub struct Garbage;
 /// An entry that was taken and checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its position.
+    /// The entry's position.
     pub begin: u64,
     /// The position behind it.
     pub end: u64,
     /// When it was stored, ns.
     pub stored_at: u64,
-    /// What it is.
+    /// The entry's kind.
     pub what: What,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// So many bytes, to this offset of the segment.
+    /// Stores bytes into the segment.
     Store {
         /// Bytes from the segment's start.
         offset: usize,
@@ -62,7 +62,7 @@ pub enum What {
 }
 
 impl Reader {
-    /// Maps a fresh queue, which leads to `memory`.
+    /// Maps a fresh queue whose stores go to `memory`.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -70,7 +70,7 @@ impl Reader {
         Self::leading_to(queue, Arc::new(memory.map()?))
     }
 
-    /// Maps a fresh queue, which leads to the same memory.
+    /// Maps a fresh queue whose stores go to the same segment.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -83,10 +83,10 @@ impl Reader {
         Ok(Self { mapping, memory, taken: 0, freed: 0, last: 0, seen: 0 })
     }
 
-    /// Takes the next entry, if it was stored no later than at `until`, ns. Whether there is a later one is of no concern.
+    /// Takes the next entry, if it was stored at time `until` (ns) or before.
     ///
     /// # Errors
-    /// The queue holds garbage.
+    /// The queue contains garbage.
     pub fn take(&mut self, until: u64) -> Result<Option<Entry>, Garbage> {
         let Some(ready) = self.ready()? else { return Ok(None) };
         if ready < HEAD as u64 {
@@ -109,7 +109,7 @@ impl Reader {
         Ok(Some(entry))
     }
 
-    /// Bytes of entries that were not taken yet, if any.
+    /// Bytes of entries that were not taken yet, `None` if there are none.
     fn ready(&self) -> Result<Option<u64>, Garbage> {
         if self.mapping.word32(DEAD).load(Relaxed) != 0 {
             return Err(Garbage);
@@ -134,7 +134,8 @@ impl Reader {
         }
     }
 
-    /// Makes `len` bytes from byte `from` of an entry visible, after all that landed before. A lone word lands whole.
+    /// Makes `len` bytes from byte `from` of an entry visible, after all bytes that landed before. An aligned store of 4
+    /// or 8 bytes becomes visible in one piece.
     pub fn land(&self, entry: &Entry, from: usize, len: usize) {
         let What::Store { offset, len: all } = entry.what else { return };
         assert!(from <= all && len <= all - from, "not a part of the entry");
@@ -163,7 +164,7 @@ impl Reader {
         }
     }
 
-    /// Gives back the room of all entries before `position`, which have landed.
+    /// Frees the room of all entries before `position`, which have landed.
     pub fn free(&mut self, position: u64) {
         self.freed = position;
         self.mapping.word64(FREED).store(position, Release);
@@ -181,14 +182,14 @@ impl Reader {
         let _ = futex::wake(room, futex::Flags::empty(), i32::MAX.cast_unsigned());
     }
 
-    /// Asks the writers to wake us from now on. Look once more before a [`sleep`](super::sleep()).
+    /// From now on the writers wake the lander. Look for entries once more before a [`sleep`](super::sleep()).
     pub fn arm(&mut self) {
         self.seen = self.mapping.word32(WAKE).load(Acquire);
         self.mapping.word32(ASLEEP).store(1, Relaxed);
         fence(SeqCst);
     }
 
-    /// Wants no more wakes.
+    /// From now on the writers do not wake the lander.
     pub fn disarm(&self) {
         self.mapping.word32(ASLEEP).store(0, Relaxed);
     }

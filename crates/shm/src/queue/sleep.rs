@@ -1,4 +1,4 @@
-//! How the lander sleeps until one of many queues has something.
+//! How the lander sleeps until one of many queues has an entry.
 
 use super::{Reader, now};
 use core::sync::atomic::AtomicU32;
@@ -7,33 +7,33 @@ use rustix::io::Errno;
 use rustix::thread::futex::{self, Wait, WaitFlags, WaitPtr, WaitvFlags};
 use rustix::thread::{ClockId, Timespec};
 
-/// Most futexes of one system call, `FUTEX_WAITV_MAX`; one is our own.
+/// Most queues of one sleep: one system call waits for `FUTEX_WAITV_MAX` futexes, of which one is the lander's own.
 const QUEUES_MAX: usize = 127;
-/// First and longest time between two looks where not every queue can wake us, ns.
+/// First and longest time between two looks, ns, where not every queue can wake the lander.
 const LOOKS: (u64, u64) = (1_000_000, 50_000_000);
-/// Longest time between two looks at all, ns: a writer that is killed between its store and its wake leaves the store there.
+/// Longest time between two looks in all cases, ns: a writer that is killed between its store and its wake wakes no lander.
 const LOOK_ANYWAY: u64 = 1_000_000_000;
 
-/// Wakes the lander for what is no store.
+/// Wakes the lander for other reasons than a store.
 #[derive(Debug, Default)]
 pub struct Waker(AtomicU32);
 
 impl Waker {
-    /// Wakes it, now or when it wants to sleep.
+    /// Wakes the lander, now or as soon as it is about to sleep.
     pub fn wake(&self) {
         self.0.fetch_add(1, Release);
         let _ = futex::wake(&self.0, futex::Flags::empty(), 1);
     }
 
-    /// Its present value: a sleep with an older one ends at once.
+    /// The present value: a sleep that is given an older one ends at once.
     pub fn value(&self) -> u32 {
         self.0.load(Acquire)
     }
 }
 
-/// Sleeps until a writer of one of `queues`, all of them [armed](Reader::arm) and looked at since, wakes us, `waker` has another
-/// value than `value`, or it is `until`, ns. `quiet` is how long nothing was stored, ns: one looks again when as long has passed
-/// once more, and more often where the kernel cannot wait for all of them.
+/// Sleeps until a writer of one of `queues` wakes the lander, `waker` has another value than `value`, or the time `until`
+/// (ns) is reached. All queues were [armed](Reader::arm), and then looked at. `quiet` is how long, ns, no store came: the
+/// sleep lasts at most as long again, and less where the kernel cannot wait for all queues.
 pub fn sleep<'a>(
     queues: impl Iterator<Item = &'a Reader>,
     waker: (&Waker, u32),
@@ -54,7 +54,7 @@ pub fn sleep<'a>(
     let anyway = now() + quiet.clamp(LOOKS.0, LOOK_ANYWAY);
     let by = Some(if left > 0 { soon } else { until.map_or(anyway, |until| until.min(anyway)) });
     let waited = futex::waitv(&waits, WaitvFlags::empty(), by.map(timespec).as_ref(), ClockId::Monotonic);
-    // Woken, or no need to sleep; else the kernel cannot wait for many.
+    // The lander was woken, or need not sleep; any other errno: the kernel cannot wait for several futexes.
     if waited.is_err_and(|errno| ![Errno::AGAIN, Errno::TIMEDOUT, Errno::INTR].contains(&errno)) {
         let nap = timespec(soon.saturating_sub(now()));
         let _ = futex::wait(&waker.0.0, futex::Flags::empty(), waker.1, Some(&nap));
@@ -74,8 +74,8 @@ fn timespec(ns: u64) -> Timespec {
     Timespec { tv_sec: seconds.cast_signed(), tv_nsec: rest.cast_signed() }
 }
 
-/// Lets this thread's sleeps end when they shall, and not up to 50 us later.
+/// Lets this thread's sleeps end on time, instead of up to 50 us late.
 pub fn sleep_exactly() {
-    // SAFETY: plain numbers.
+    // SAFETY: only numbers are passed.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) };
 }

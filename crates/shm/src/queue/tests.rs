@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 const SEGMENT: u64 = 64 * 4096;
 
-/// The end of those who store, that of the lander, and the memory.
+/// The writers' end, the lander's end, and the segment.
 fn queue() -> (Outbound, Reader, Inbound, Segment) {
     let memory = new_segment("memory", SEGMENT).unwrap();
     let inbound = Inbound::sealed(&memory, SEGMENT).unwrap();
@@ -23,7 +23,7 @@ fn queue() -> (Outbound, Reader, Inbound, Segment) {
     (Outbound::map(&segment).unwrap(), reader, inbound, segment)
 }
 
-/// Lands all there is, in order; what it was.
+/// Lands all entries, in order; returns their kinds.
 fn land_all(reader: &mut Reader) -> Vec<What> {
     let mut all = Vec::new();
     while let Some(entry) = reader.take(now()).unwrap() {
@@ -170,7 +170,7 @@ fn posted_writer_that_is_killed_keeps_no_other_from_storing() {
         while std::time::Instant::now() < until {
             land_all(&mut reader);
         }
-        // SAFETY: a child of ours.
+        // SAFETY: a child of this process.
         unsafe { libc::kill(pid, libc::SIGKILL) };
         // SAFETY: the same.
         unsafe { libc::waitpid(pid, core::ptr::null_mut(), 0) };
@@ -195,7 +195,7 @@ fn posted_queue_of_another_length_or_without_seals_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 200 }, ..ProptestConfig::default() })]
 
-    /// Whatever lies in the memfd: entries that are taken lie inside, and both ends live on.
+    /// With any bytes in the memfd: entries that are taken lie inside the segment, and both ends go on working.
     #[test]
     fn posted_queue_full_of_rubbish_hurts_nobody(
         words in prop::collection::vec((0..24_usize, prop_oneof![any::<u64>(), 0..300_000_u64]), 0..12),
@@ -208,7 +208,7 @@ proptest! {
         }
         raw.store_u64(TAIL, 8 * entries.len() as u64);
         for (word, value) in words {
-            // Not the lock: whoever holds it for ever makes each store wait.
+            // Not the lock: with a lock that is held for ever each store waits.
             if 8 * word != LOCK {
                 raw.store_u64(8 * word, value);
             }

@@ -1,4 +1,4 @@
-//! The end of a queue at which stores come in.
+//! The writers' end of a queue.
 
 use super::{
     ASLEEP, DATA, DEAD, FENCE, FENCED, FREED, HEAD, LOCK, PIECE, ROOM, STORE, TAIL, WAKE, WANTED, WORDS,
@@ -14,30 +14,30 @@ use rustix::io::Errno;
 use rustix::thread::{Timespec, futex};
 use std::time::{Duration, Instant};
 
-/// How long a store waits for room, or for others who store, before the queue is given up.
+/// How long a store waits for room, or for other writers, before the writer gives the queue up.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Looks for room before a sleep.
+/// How often a writer looks for room before it sleeps.
 const SPINS: u32 = 200;
 /// Longest sleep for room, ns.
 const NAP: i64 = 10_000_000;
 
-/// A queue as those see it who store.
+/// A queue as its writers see it.
 #[derive(Debug)]
 pub(crate) struct Writer {
     mapping: Mapping,
-    /// Bytes of the segment behind the queue.
+    /// Length of the segment that the queue's stores go to, bytes.
     len: usize,
 }
 
-/// What became of an entry.
+/// Outcome of an attempt to append an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Put {
     Done,
-    /// There is no room for it.
+    /// There is no room for the entry.
     Full,
-    /// Somebody else stores for long.
+    /// Another writer has held the lock for long.
     Busy,
-    /// Nothing lands any more.
+    /// The queue is dead: no more stores land.
     Dead,
 }
 
@@ -54,14 +54,14 @@ impl Writer {
         self.len
     }
 
-    /// Stores `bytes` at `offset`, which lies inside: later, as one piece or several.
+    /// Stores `bytes` at `offset`, inside the segment: as one entry or several, which land later.
     pub(crate) fn store(&self, offset: usize, bytes: &[u8]) {
         for (index, piece) in bytes.chunks(PIECE).enumerate() {
             self.append(STORE, (offset + index * PIECE) as u64, piece);
         }
     }
 
-    /// Nothing that is stored after this lands before what was stored before it.
+    /// No store after this call lands before a store that came before it.
     pub(crate) fn fence(&self) {
         let word = |at| self.mapping.word64(at).load(Acquire);
         if word(FENCED) != word(TAIL) {
@@ -69,7 +69,8 @@ impl Writer {
         }
     }
 
-    /// Appends an entry as soon as there is room. What waits for too long is lost, and all after it: so is the cable.
+    /// Appends an entry as soon as there is room. If that takes longer than `STORE_TIMEOUT`, the queue is dead: this
+    /// entry and all later ones are lost, as on a cable that is cut.
     fn append(&self, kind: u32, offset: u64, bytes: &[u8]) {
         let mut until = None;
         for round in 0_u32.. {
@@ -88,7 +89,7 @@ impl Writer {
         }
     }
 
-    /// Signals wait meanwhile: a handler may store too.
+    /// Signals are masked meanwhile: a handler may store too.
     fn try_append(&self, kind: u32, offset: u64, bytes: &[u8]) -> Put {
         let signals = Masked::new();
         let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
@@ -127,12 +128,12 @@ impl Writer {
             self.mapping.word64(FENCED).store(end, Relaxed);
         }
         self.mapping.word64(TAIL).store(end, Release);
-        // It can be seen before anybody takes a later time for a store.
+        // The entry is visible before any thread takes a later time for a store.
         fence(SeqCst);
         Put::Done
     }
 
-    /// Bytes that are free; `None` if the words make no sense.
+    /// Free bytes; `None` if the words contradict each other.
     fn room(&self, tail: u64) -> Option<usize> {
         let used = tail.checked_sub(self.mapping.word64(FREED).load(Acquire))?;
         let sound = tail.is_multiple_of(8) && tail < u64::MAX / 2;
@@ -149,7 +150,7 @@ impl Writer {
     }
 
     fn wake_lander(&self) {
-        // The lander takes that back itself: one that is killed here leaves it to the next one to wake it.
+        // Only the lander clears ASLEEP: if this writer is killed here, the next one wakes the lander.
         if self.mapping.word32(ASLEEP).load(Relaxed) != 0 {
             let wake = self.mapping.word32(WAKE);
             wake.fetch_add(1, Release);

@@ -22,8 +22,9 @@ impl Consumer {
         self.elsewhere.store(0, Relaxed);
     }
 
-    /// We have offered memory for the next bytes. `word` is the largest [`WR_DONE`](crosslane_wire::segment::WR_DONE) that the
-    /// far side may store for it (announcement << 32 | bytes); 0 after the offer is over without a byte.
+    /// The receiver has offered memory for the next bytes (SinkAvail). `word` is the largest
+    /// [`WR_DONE`](crosslane_wire::segment::WR_DONE) that the far side may store for that offer (announcement << 32 |
+    /// bytes); 0 once the offer has ended without a byte.
     pub fn expect_apart(&self, word: u64) {
         self.apart.store(word, Release);
     }
@@ -43,8 +44,8 @@ impl Consumer {
         self.units.store(self.units.load(Relaxed).saturating_add(bytes), Relaxed);
     }
 
-    /// Adds `bytes` that were fetched from announced memory to the stream offset. Until [`Self::confirm`] they are void if the
-    /// source stores `doubt` as its [`VERDICT`](crosslane_wire::segment::VERDICT): it took them back.
+    /// Adds `bytes` that were fetched from announced memory to the stream offset. Until [`Self::confirm`] the source may
+    /// take them back by storing `doubt` as its [`VERDICT`](crosslane_wire::segment::VERDICT): they then do not count.
     pub fn count(&self, bytes: u64, doubt: u64) {
         self.doubt.store(doubt, Relaxed);
         self.pending.store(bytes, Release);
@@ -52,7 +53,7 @@ impl Consumer {
         self.elsewhere.store(self.elsewhere().saturating_sub(bytes), Relaxed);
     }
 
-    /// The source can no longer take back what was [counted](Self::count) last.
+    /// The bytes that were [counted](Self::count) last are final: the source can no longer take them back.
     pub fn confirm(&self) {
         self.pending.store(0, Relaxed);
     }

@@ -35,8 +35,8 @@ pub struct Consumer {
     /// The mark of the next record, computed once since pollers compare it far more often than a record arrives. 0 while the
     /// holder of the lock changes the state: threads that read without the lock then discard what they read.
     pub(super) expected: AtomicU64,
-    /// Our copy of the front record's header word, made when it was checked, since the peer may change the one in the ring at
-    /// any time; 0 if no record was checked yet.
+    /// The receiver's copy of the front record's header word, made when the word was checked, since the peer may change
+    /// the one in the ring at any time; 0 if no record was checked yet.
     pub(super) word: AtomicU64,
     /// Bytes of the stream that were taken of the front record.
     pub(super) taken: AtomicU64,
@@ -44,20 +44,20 @@ pub struct Consumer {
     pub(super) units: AtomicU64,
     /// [`Self::give_or_offer`] does nothing before this position.
     pub(super) due_at: AtomicU64,
-    /// [`Self::given`] when it was read last, so that most records are checked without reading it.
+    /// [`Self::given`] as of its last load: saves that load for most records.
     pub(super) seen_given: AtomicU64,
     pub(super) key: AtomicU64,
     pub(super) cap: AtomicU64,
     pub(super) ring_max: AtomicU64,
     /// Announced bytes of the stream that come before the front record and are not in the ring.
     pub(super) elsewhere: AtomicU64,
-    /// [`tagged`] position up to which we gave credit, by the `CREDIT` word or by piggybacking ([`super::credit`]).
+    /// [`tagged`] position up to which this end has given credit, by the `CREDIT` word or by piggybacking ([`super::credit`]).
     pub(super) given: AtomicU64,
-    /// The highest credit that was piggybacked on records of this ring: the peer's, for what we send.
+    /// The highest credit that the peer piggybacked on records of this ring, for what this end sends.
     pub(super) ridden: AtomicU64,
-    /// Position, in the ring that we fill, of the end of the record that carried the credit in `asked`.
+    /// Position in the ring that this end fills, behind the record that carried the credit in `asked`.
     pub(super) rode_at: AtomicU64,
-    /// Position, in lines, up to which the peer surely knows our credit.
+    /// Position, in lines, up to which the peer surely knows this end's credit.
     pub(super) sure: AtomicU32,
     /// How often credit was stored into the `CREDIT` word since [`Self::reset`].
     pub(super) credits: AtomicU32,
@@ -65,19 +65,19 @@ pub struct Consumer {
     pub(super) offered: AtomicU32,
     /// Which of the stream's rings this is: 0 for the first circuit, one more for each that the stream moved to.
     pub(super) generation: AtomicU32,
-    /// Bytes that the front record announces: they come behind it and are not in the ring.
+    /// Bytes that the front record announces: in the stream they follow the record, and they are not in the ring.
     pub(super) announced: AtomicU64,
-    /// The [`tagged`] credit that we piggybacked last with a request for acknowledgement; 0 once it is acknowledged.
+    /// The [`tagged`] credit that this end piggybacked last with a request for acknowledgement; 0 once the peer has acknowledged it.
     pub(super) asked: AtomicU64,
     /// The position, in lines, of the last piggybacked credit that requested an acknowledgement.
     pub(super) asked_last: AtomicU32,
-    /// `ridden` when it last made us send an acknowledgement.
+    /// `ridden` at the time of the last acknowledgement that this end asked its sender for.
     pub(super) answered: AtomicU64,
     /// Fetched bytes, included in `units`, that the source may still take back; 0 if it cannot.
     pub(super) pending: AtomicU64,
     /// The value of the source's `VERDICT` that takes `pending` back.
     pub(super) doubt: AtomicU64,
-    /// The largest `WR_DONE` that the far side may store for what we offered; 0 if nothing is offered.
+    /// The largest `WR_DONE` that the far side may store for the offered memory; 0 if none is offered.
     pub(super) apart: AtomicU64,
 }
 
@@ -124,7 +124,7 @@ impl Consumer {
         self.expected.store(mark(key, 0), Release);
     }
 
-    /// Number of the ring that we read.
+    /// Number of the ring from which this end receives.
     #[inline]
     pub fn generation(&self) -> u32 {
         self.generation.load(Acquire)
@@ -156,8 +156,8 @@ impl Consumer {
         self.head_if(ring, || true)
     }
 
-    /// As [`Self::head`], but treats a record as not arrived while `believed` returns `false`. It is called after the mark was
-    /// seen, so a daemon that declares the circuit dead first is always noticed.
+    /// As [`Self::head`], but treats a record as not arrived while `believed` returns `false`. `head_if` calls `believed`
+    /// after it has seen the mark, so it never returns a record that was stored after a daemon declared the circuit dead.
     #[inline]
     pub fn head_if(&self, ring: &impl Load, believed: impl Fn() -> bool) -> Result<Option<Head>, Violation> {
         if account::is_on() {
@@ -257,7 +257,8 @@ impl Consumer {
         Ok(())
     }
 
-    /// Consumes the front record, whatever is left of it. An open record stays at the front, with all that it has so far taken.
+    /// Consumes the front record with all payload that is left in it. An open record stays at the front, with everything
+    /// that it has so far marked as taken.
     pub fn consume(&self) -> Result<(), Violation> {
         if account::is_on() { self.pass_front::<true>() } else { self.pass_front::<false>() }
     }
@@ -288,7 +289,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Fails if the record goes beyond the credit that we gave: its writer overwrote bytes that we have not consumed.
+    /// Fails if the record ends beyond the credit that this end gave: its writer overwrote bytes that were not consumed.
     #[inline]
     pub(super) fn check_credit(&self, cursor: &Cursor, header: Header) -> Result<(), Violation> {
         let end = cursor.position.wrapping_add(header.span());
@@ -309,8 +310,9 @@ impl Consumer {
         }
     }
 
-    /// Keeps the credit that is piggybacked on the front record for our sender, which checks that it is not more than was sent;
-    /// here it is only checked that it never decreases. Asks our sender for an acknowledgement if it grew by a [`Self::step`].
+    /// Keeps the credit that is piggybacked on the front record for this end's sender. Here it is only checked that the
+    /// credit never decreases; the sender checks that it is not more than was sent. Asks the sender for an
+    /// acknowledgement if the credit grew by a [`Self::step`].
     #[cold]
     #[inline(never)]
     fn note_ride(&self, ring: &impl Load, header: Header) -> Result<(), Violation> {

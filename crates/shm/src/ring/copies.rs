@@ -1,5 +1,5 @@
-//! Checked copies of the state of a ring's ends, for the daemon's engine, which works on a ring in a program's stead: it copies
-//! the state out of memory that the program can write, works on the copy, and stores the result back.
+//! Checked copies of the two states of a ring, for the daemon's engine, which sends or receives in place of a program: it
+//! copies the state out of memory that the program can write, works on the copy, and stores the result back.
 
 use super::producer::GROW_REQUESTED;
 use super::{Consumer, Producer};
@@ -10,9 +10,9 @@ use crosslane_wire::record::{FLAG_GROW, Header, Kind, is_open, mark};
 use crosslane_wire::segment::{LINE, RING_MIN};
 
 impl Consumer {
-    /// A checked copy of this state, which another process may have overwritten. `None` if it cannot belong to ring number
-    /// `generation` with at most `ring_max` bytes and this key, if somebody is changing it, or if the next bytes of the stream
-    /// are not payload of a closed Data record. The copy never touches memory outside such a ring.
+    /// A checked copy of this state, which another process may have overwritten. `None` if the state cannot belong to
+    /// ring number `generation` with at most `ring_max` bytes and this key, if a thread is changing it, or if the next
+    /// bytes of the stream are not payload of a closed Data record. The copy never leads to memory outside such a ring.
     pub fn checked(&self, generation: u32, ring_max: u64, key: u64) -> Option<Self> {
         let cursor = self.glance()?.checked(ring_max, key)?;
         let (word, taken) = (self.word.load(Relaxed), self.taken.load(Relaxed));
@@ -48,8 +48,8 @@ impl Consumer {
         Some(copy)
     }
 
-    /// Reads again how much credit was given, from `of`, the state that this is a copy of: the sender of the other direction
-    /// may have piggybacked some meanwhile.
+    /// Loads again from `of`, the state that this is a copy of, how much credit was given: the sender of the other
+    /// direction may have piggybacked credit since [`Self::checked`].
     pub fn heed(&self, of: &Self) {
         self.given.store(of.given.load(Acquire), Relaxed);
         self.seen_given.store(self.given(), Relaxed);
@@ -81,9 +81,9 @@ impl Consumer {
 }
 
 impl Producer {
-    /// A checked copy of this state, which another process may have overwritten. `None` if it cannot belong to ring number
-    /// `generation` with at most `ring_max` bytes and this key, or if its last record is open. The copy never touches memory
-    /// outside such a ring.
+    /// A checked copy of this state, which another process may have overwritten. `None` if the state cannot belong to
+    /// ring number `generation` with at most `ring_max` bytes and this key, or if its last record is open. The copy never
+    /// leads to memory outside such a ring.
     pub fn checked(&self, generation: u32, ring_max: u64, key: u64) -> Option<Self> {
         let word = |word: &AtomicU64| word.load(Relaxed);
         let (position, offset, cap) = (word(&self.position), word(&self.offset), word(&self.cap));

@@ -1,21 +1,21 @@
 //! Piggybacked credit: credit of one direction, stored in the records of the other.
 //!
-//! A record's cache line is sent anyway, so credit in it is free; a store of the CREDIT word costs each side a cache line.
-//! But a peer that sleeps or spins for room reads no records. Piggybacked credit is therefore *sure* only after the peer
-//! has piggybacked credit back that covers the record which carried it, while nobody was asleep for room. Until then the
-//! CREDIT word is stored as if nothing had been piggybacked: at each quarter of the ring.
+//! A record's cache line is sent anyway, so credit in it is free; a store of the CREDIT word costs each side a cache
+//! line. But a peer that sleeps or spins for room reads no records. So piggybacked credit is *sure* only once the peer
+//! has piggybacked credit that covers the record which carried it, while no thread of the peer slept for room. Until then
+//! this end stores the CREDIT word as if nothing had been piggybacked: at each quarter of the ring.
 //!
-//! Piggybacked credit is acknowledged only if it grew by at least 1/8 of the smallest ring since the last acknowledged
-//! one; this prevents acknowledgements of acknowledgements without end. Both ends compute the same from the same records.
+//! An end acknowledges piggybacked credit only if that credit grew by at least 1/8 of the smallest ring since the last acknowledged
+//! one; this prevents acknowledgements of acknowledgements without end. Both ends compute this from the same records.
 //!
 //! Each direction has its own lock, no thread takes both, and for a moment the two may be in different generations of
 //! rings. So each word that one direction leaves for the other is tagged with its generation, and ignored if the reader
 //! is in another one:
 //!
 //! ```text
-//!   given    written by both, tagged: all credit that ever left. The sender raises it before it stores the record, so
-//!            that whatever the peer sends on the strength of it is in order
-//!   ridden   written by the receiver: the highest credit that rode in; the sender checks it as the credit word
+//!   given    written by sender and receiver, tagged: all credit that was ever given. The sender raises it before it stores
+//!            the record that carries the credit, so that all bytes that the peer sends with this credit pass the check
+//!   ridden   written by the receiver: the highest credit that the peer piggybacked; the sender checks it as it does CREDIT
 //! ```
 
 use super::Consumer;
@@ -25,8 +25,8 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::fence;
 use crosslane_wire::segment::{CREDIT, LINE, RING_MIN, WANT_DATA, WANT_ROOM};
 
-/// Where a producer learns its peer's credit, and how it piggybacks its own side's credit. A plain view of the words that the
-/// peer stores is enough where nothing is piggybacked: only [`Self::stored`] has no default.
+/// How a producer reads its peer's credit, and piggybacks credit of its own side. Where nothing is piggybacked a plain
+/// view of the words that the peer stores is enough: only [`Self::stored`] has no default.
 pub trait Credits {
     /// The peer's `CREDIT` word, a position in bytes; unchecked.
     fn stored(&self) -> u64;
@@ -46,8 +46,8 @@ pub trait Credits {
         false
     }
 
-    /// Called if [`Self::is_offered`]: the credit to store into the record that ends at position `end` of ring `generation`.
-    /// From here on that credit counts as given.
+    /// Called if [`Self::is_offered`]: the credit to store into the record that ends at position `end` of ring
+    /// `generation`. That credit counts as given once this returns.
     fn ride(&self, _generation: u32, _end: u64) -> Option<u64> {
         None
     }
@@ -63,9 +63,9 @@ impl<T: Load> Credits for T {
 /// The [`Credits`] of a channel between two ends that piggyback credit.
 #[derive(Debug)]
 pub struct Duplex<'a, L> {
-    /// The words that the peer stores into our segment.
+    /// The words that the peer stores into this end's segment.
     pub words: &'a L,
-    /// Our receiving state, of the other direction.
+    /// This end's receiving state, of the other direction.
     pub consumer: &'a Consumer,
     /// Whether the peer reads piggybacked credit.
     pub rides: bool,
@@ -122,20 +122,20 @@ fn before(position: u64, so_many: u32) -> u64 {
 }
 
 impl Consumer {
-    /// The position up to which we gave credit, by the word or piggybacked. The caller has the lock of receiving.
+    /// The position up to which this end gave credit, by the `CREDIT` word or piggybacked. The caller has the lock of receiving.
     #[inline]
     pub(super) fn given(&self) -> u64 {
         before(self.position.load(Relaxed), low(self.given.load(Acquire)))
     }
 
-    /// The position up to which the peer surely knows our credit; `position` is what we consumed.
+    /// The position up to which the peer surely knows this end's credit; `position` is the end of what was consumed.
     #[inline]
     fn sure(&self, position: u64) -> u64 {
         before(position, self.sure.load(Relaxed))
     }
 
-    /// Stores the `CREDIT` word if a quarter of the ring is due; with `all`, if anything is. Returns whether it did: then the
-    /// caller must wake a peer that sleeps for room.
+    /// Stores the `CREDIT` word if a quarter of the ring is due; with `all`, if any byte is. Returns whether it stored:
+    /// the caller must then wake a peer that sleeps for room.
     #[inline]
     pub fn give_credit(&self, peer: &impl Store, all: bool) -> bool {
         let position = self.position.load(Relaxed);
@@ -152,9 +152,9 @@ impl Consumer {
         true
     }
 
-    /// [`Self::give_credit`] where credit may be piggybacked: stores the `CREDIT` word if a quarter of the ring is due that the
-    /// peer does not surely know of, else asks our sender to piggyback once an eighth is due. `words` are those that the peer
-    /// stores into our segment.
+    /// [`Self::give_credit`] where credit may be piggybacked. Stores the `CREDIT` word if a quarter of the ring is due
+    /// that the peer does not surely know of; else asks this end's sender to piggyback, once an eighth is due. `words`
+    /// are those that the peer stores into this end's segment.
     #[inline]
     pub fn give_or_offer(&self, peer: &impl Store, words: &impl Load) -> bool {
         self.position.load(Relaxed) >= self.due_at.load(Relaxed) && self.give_due(peer, words)
@@ -185,8 +185,8 @@ impl Consumer {
         false
     }
 
-    /// Counts piggybacked credit as sure if the peer has acknowledged it and does not sleep for room. A peer that goes to sleep
-    /// for room after this check reads piggybacked credit once more behind its own full fence, so it misses none.
+    /// Counts piggybacked credit as sure if the peer has acknowledged it and does not sleep for room. A peer that goes to
+    /// sleep for room after this check reads piggybacked credit once more after its own full fence, so it misses none.
     #[cold]
     fn count_rides(&self, peer: &impl Store, words: &impl Load) {
         // `give_credit` clears it, so it is never more than a ring behind.
@@ -203,8 +203,8 @@ impl Consumer {
         }
     }
 
-    /// Asks our sender to piggyback credit on its next record that has a free word: because enough is due, or to acknowledge
-    /// the peer's piggybacked credit.
+    /// Asks this end's sender to piggyback credit on its next record that has a free word: because enough credit is due,
+    /// or to acknowledge the peer's piggybacked credit.
     #[inline]
     pub(super) fn offer(&self) {
         if self.offered.load(Relaxed) == 0 {
@@ -212,13 +212,13 @@ impl Consumer {
         }
     }
 
-    /// The credit to store into our record that ends at position `end` of ring `generation`; `None` if nothing is due. The
-    /// caller has the lock of sending only: another thread may consume meanwhile, or move receiving to the next ring, which
-    /// shows in the tag of `given`.
+    /// The credit to store into the record that ends at position `end` of ring `generation`, which this end fills; `None`
+    /// if none is due. The caller has only the lock of sending: another thread may consume meanwhile, or move receiving
+    /// to the next ring, which shows in the tag of `given`.
     #[inline]
     fn ride(&self, generation: u32, end: u64) -> Option<u64> {
         let given = self.given.load(Acquire);
-        // Acquire: our copies out of the ring up to there are done.
+        // Acquire: the receiver's copies out of the ring up to that position are done.
         let position = self.position.load(Acquire);
         let wanted = tagged(generation, position);
         if given >> 32 != u64::from(generation) || given == wanted {
@@ -227,7 +227,7 @@ impl Consumer {
         let base = self.asked_last.load(Relaxed);
         let asks = u64::from(low(wanted).wrapping_sub(base)) * LINE >= self.step();
         if asks {
-            // First the place, then that an acknowledgement is asked for: no reader pairs the new request with an older place.
+            // First the place, then the request for an acknowledgement: so no reader pairs the new request with an older place.
             self.rode_at.store(end, Relaxed);
         }
         self.given.compare_exchange(given, wanted, AcqRel, Relaxed).ok()?;
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
     use core::sync::atomic::AtomicU32;
 
-    /// The sender may be in the next ring before the receiver is: what rides there is of that ring.
+    /// The sender may enter the next ring before the receiver does: credit that it reads from there belongs to the next ring.
     #[test]
     fn credit_of_the_old_ring_never_rides_in_the_new_one() {
         const RINGS: u32 = 20_000;

@@ -17,14 +17,14 @@ pub struct Cursor {
     pub(super) ring_max: u64,
     pub(super) key: u64,
     pub(super) units: u64,
-    /// Bytes of the stream that were taken of the record here, or passed while it was open.
+    /// Bytes of the stream that were taken of this record, or passed while the record was open.
     pub(super) taken: u64,
-    /// Announced bytes, which are not in the ring, come before the record here: the cursor cannot go on.
+    /// Announced bytes, which are not in the ring, come before this record: the cursor cannot advance.
     pub(super) gap: bool,
-    /// Bytes, included in `units`, that are void if the source's `VERDICT` is `doubt`.
+    /// Bytes, included in `units`, that do not count if the source's `VERDICT` is `doubt`.
     pub(super) pending: u64,
     pub(super) doubt: u64,
-    /// The largest `WR_DONE` that the far side may store for what is offered here; 0 if nothing is.
+    /// The largest `WR_DONE` that the far side may store for the memory offered at this place; 0 if none is offered.
     pub(super) apart: u64,
     pub(super) generation: u32,
 }
@@ -61,9 +61,9 @@ impl Cursor {
         (cap_ok && place_ok && self.position < u64::MAX / 2).then_some(Self { ring_max, key, ..self })
     }
 
-    /// Stream offset up to which the stream has arrived: walks over the records in the ring, at most once round, and stops at
-    /// one that is malformed and at an announcement, unless the source took all announcements back. Counts what the far side
-    /// wrote into offered memory.
+    /// Stream offset up to which the stream has arrived: walks over the records in the ring, at most once round, and
+    /// stops at a malformed record and, unless the source took all announcements back, at an announcement. Counts the
+    /// bytes that the far side wrote into offered memory.
     pub fn arrived(mut self, ring: &impl Load) -> u64 {
         let start = self.position;
         if self.pending > 0 && ring.load_u64(SRC_OFF) != 0 && ring.load_u64(VERDICT) == self.doubt {
@@ -75,11 +75,11 @@ impl Cursor {
             let Ok(Some(header)) = self.look(ring) else { break };
             self.pass(header);
         }
-        // The last look: what lies behind it in the ring was stored after it.
+        // `WR_DONE` is loaded last: the records that follow those bytes were stored after it.
         self.units().saturating_add(self.landed(ring))
     }
 
-    /// Bytes that the far side says, in `WR_DONE`, it has written into offered memory.
+    /// Bytes that the far side has written into offered memory, by its `WR_DONE`.
     fn landed(&self, ring: &impl Load) -> u64 {
         let sequence = sequence_of(self.apart);
         let most = bytes_of(self.apart, sequence).unwrap_or(0);
@@ -102,9 +102,9 @@ impl Cursor {
         self.taken = self.taken.saturating_add(count as u64);
     }
 
-    /// Cuts the record here (`header`, from [`Self::look`]) off at stream offset `limit`; `None` if nothing of it lies before
-    /// that. Only a record that was open can lie on both sides: its sender appended to it after the daemons had counted what
-    /// had arrived.
+    /// Cuts the record here (`header`, from [`Self::look`]) off at stream offset `limit`; `None` if nothing of the record
+    /// lies before `limit`. Only a record that was open can lie on both sides: its sender appended to it after the
+    /// daemons had counted the bytes that had arrived.
     pub fn clip(&self, header: Header, limit: u64) -> Option<Header> {
         let before = limit.checked_sub(self.units)?;
         if units(header.kind, header.len) <= before {

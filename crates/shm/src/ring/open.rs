@@ -2,10 +2,10 @@
 //! receiver is awake and behind.
 //!
 //! To append, the sender stores the bytes, then the record's header word with the new length. Before it writes the next
-//! record it closes the open one: it stores the header word with `FLAG_GATHERED` in place of `FLAG_OPEN`. A receiver that has
-//! taken all of an open record reads the header word again: the record has become longer, or is closed and the next record
-//! follows, or neither, and the receiver waits as for a record. Whether the receiver is behind is a guess from its credit:
-//! a wrong one costs time only.
+//! record it closes the open one: it stores the header word with `FLAG_GATHERED` in place of `FLAG_OPEN`. A receiver that
+//! has taken all of an open record reads the header word again. If the record has become longer, the receiver takes the
+//! new bytes; if it is closed, the next record follows; else the receiver waits as it does for a record. The sender
+//! guesses from the receiver's credit whether the receiver is behind: a wrong guess costs time only.
 
 use super::producer::NO_STAMP;
 use super::unfinished::Begin;
@@ -16,13 +16,13 @@ use core::sync::atomic::Ordering::Relaxed;
 use crosslane_wire::record::{HEADER, Header, Kind, LONGEST_OPEN, closed, is_open, length, span};
 use crosslane_wire::segment::LINE;
 
-/// Longest send that is appended, bytes: for a longer one a cache line more makes no difference.
+/// Longest send that is appended, bytes: for a longer send one cache line more makes no difference.
 pub(super) const GATHERED: u64 = 128;
-/// A receiver withholds credit for less than a quarter of the ring. One that withholds this many bytes more is behind.
+/// A receiver withholds credit for less than a quarter of the ring. A receiver that withholds this many bytes more is behind.
 const BEHIND: u64 = 32 * LINE;
 
 impl Producer {
-    /// Whether the receiver is behind, by the credit that was read last.
+    /// Whether the receiver is behind, by the credit that the sender read last.
     #[inline]
     pub(super) fn is_behind(&self) -> bool {
         self.position().wrapping_sub(self.credit.load(Relaxed)) >= self.cap() / 4 + BEHIND
@@ -34,8 +34,8 @@ impl Producer {
         Ok(self.is_behind() && self.stamping.load(Relaxed) == NO_STAMP && credits.gathers())
     }
 
-    /// Appends `len` bytes to the last record; `fill` stores them at a byte of the segment. `Ok(false)`: that record is not
-    /// open, or there is no room. Nothing is appended then, nor if `fill` fails.
+    /// Appends `len` bytes to the last record; `fill` stores them at a byte of the segment. `Ok(false)`: that record is
+    /// not open, or there is no room. In these cases, and if `fill` fails, nothing is appended.
     #[inline]
     pub(super) fn append<F>(
         &self,
@@ -119,8 +119,8 @@ impl Consumer {
         self.taken.load(Relaxed) < length(word) || length(now) != length(word) || !is_open(now)
     }
 
-    /// Reads the header word of the open front record again, all of which was taken, and consumes the record if it was closed.
-    /// Whether the word changed and `believed` returns `true`.
+    /// Reads the header word of the open front record again, whose bytes were all taken, and consumes the record if it
+    /// was closed. Returns whether the word changed and `believed` returned `true`.
     #[inline(never)]
     pub(super) fn look_again(
         &self,
@@ -132,7 +132,7 @@ impl Consumer {
         let word = ring.load_u64(place(ring.len(), cursor.offset, LINE)? + 8);
         let header = before.reread(word, cursor.cap.saturating_sub(cursor.offset));
         let is_same = header.as_ref().is_ok_and(|header| header.len == before.len && header.is_open());
-        // A ring that the stream has left may hold anything here.
+        // Once the stream has left this ring, the word may hold any value.
         if is_same || !believed() {
             return Ok(false);
         }

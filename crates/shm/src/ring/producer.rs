@@ -13,9 +13,9 @@ use crosslane_wire::record::{
 use crosslane_wire::segment::LINE;
 use crosslane_wire::zcopy::DESCRIPTOR;
 
-/// Ring length, bytes, up to which a producer that finds the ring full doubles it without being asked. Rings up to this length
-/// stay in the caches of both processors together with the programs' buffers. A longer one costs both sides cache misses; it
-/// pays only if the reader is late: see [`Producer::request_grow`].
+/// Ring length, bytes, up to which a producer that finds the ring full doubles it without [`Producer::request_grow`].
+/// Rings up to this length stay in the caches of both processors together with the programs' buffers. A longer ring costs
+/// both sides cache misses, and pays only if the reader is late.
 pub const EASY: u64 = 1 << 20;
 
 /// Most bytes of the stream that an announcement record carries. With more, its header would take a cache line of its own.
@@ -50,12 +50,12 @@ pub struct Producer {
     pub(super) credit: AtomicU64,
     pub(super) ring_max: AtomicU64,
     pub(super) key: AtomicU64,
-    /// Position behind the last `GROW` record that did not end at the ring's end: until the peer has given credit up to here,
-    /// only the new half of the ring may be used.
+    /// Position behind the last `GROW` record that did not end at the ring's end: until the peer has given credit up to
+    /// it, only the new half of the ring may be used.
     pub(super) barrier: AtomicU64,
     /// [`CONTENT`], [`FULL`] or [`GROW_REQUESTED`].
     pub(super) demand: AtomicU32,
-    /// [`NO_STAMP`], [`OWN_TIME`], or somebody else's stamp.
+    /// [`NO_STAMP`], [`OWN_TIME`], or the stamp that a pump passes on.
     pub(super) stamping: AtomicU32,
     /// Stream offset at `position`.
     pub(super) units: AtomicU64,
@@ -108,13 +108,13 @@ impl Producer {
         self.generation.load(Acquire)
     }
 
-    /// From the next record on, stamps each with the time at which it is written if `wanted`, else with nothing.
+    /// From the next record on, stamps each record with the time at which it is written if `wanted`, else leaves the stamp 0.
     #[inline]
     pub fn stamp(&self, wanted: bool) {
         self.stamping.store(if wanted { OWN_TIME } else { NO_STAMP }, Relaxed);
     }
 
-    /// From the next record on, stamps each with `stamp`: a pump passes the stamp of the record on that it copies.
+    /// From the next record on, stamps each record with `stamp`: a pump passes on the stamp of the record that it copies.
     #[inline]
     pub fn stamp_as(&self, stamp: u32) {
         self.stamping.store(stamp, Relaxed);
@@ -189,8 +189,8 @@ impl Producer {
         self.put(ring, credits, (kind, false), offer.len as u64, cpu, |_| {})
     }
 
-    /// Pushes `bytes` as one record. `Ok(false)`: there is no room for all of it now, and nothing was pushed.
-    /// Panics if it is longer than [`MAX_PACKET`].
+    /// Pushes `bytes` as one record. `Ok(false)`: there is no room for all of it now, and nothing was pushed. Panics if
+    /// `bytes` is longer than [`MAX_PACKET`].
     pub fn push_message(
         &self,
         ring: &impl Store,
@@ -204,7 +204,7 @@ impl Producer {
         let filler = if to_end < whole { to_end } else { 0 };
         let wanted = whole + filler + LINE;
         if self.room(credits, wanted)? < wanted {
-            // No thread waits for room for a message, so none would request growth later.
+            // No thread waits for room for a message, so no thread would request growth later.
             self.request_grow();
             return Ok(false);
         }
@@ -250,12 +250,12 @@ impl Producer {
         self.units.store(self.units().saturating_add(bytes), Relaxed);
     }
 
-    /// Takes `bytes` of [`Self::count`] back: they will go through the ring.
+    /// Takes back `bytes` of [`Self::count`]: the sender will push them through the ring.
     pub fn discount(&self, bytes: u64) {
         self.units.store(self.units().saturating_sub(bytes), Relaxed);
     }
 
-    /// Pushes a record without payload, into the line that all other pushes leave free. `false` if even that is used.
+    /// Pushes a record without payload, into the line that all other pushes leave free. `false` if that line is used as well.
     pub fn push_control(
         &self,
         ring: &impl Store,
@@ -368,7 +368,8 @@ impl Producer {
             OWN_TIME => stamped(word, clock::now()),
             stamp => stamped(word, stamp.into()),
         };
-        // Before the stores to the ring, not between them: a receiver that polls their cache line would take it away meanwhile.
+        // The note is stored before the stores to the ring, not between them: a receiver that polls the ring's cache line
+        // would take the line away meanwhile.
         self.note.take(begin, word);
         self.show(ring, at, word, begin.position);
         self.pass(header, begin);

@@ -1,4 +1,5 @@
-//! Pushing payload as records: from our own memory, from another ring, or from a program's memory, whose pages may be unmapped.
+//! Pushing payload as records: from this process's own memory, from another ring, or from a program's memory, whose pages
+//! may be unmapped.
 
 use super::open::GATHERED;
 use super::{Credits, Producer, Violation};
@@ -27,8 +28,8 @@ impl Producer {
         Ok(pushed)
     }
 
-    /// As [`Self::push`] of a program's memory, whose pages may be unmapped. A record of which a page is missing is not pushed:
-    /// the call returns the bytes of the records before it, or [`Fault`] if it is the first.
+    /// As [`Self::push`], from a program's memory, whose pages may be unmapped. A record of which a page is missing is
+    /// not pushed: the call returns the bytes of the records before it, or [`Fault`] if it is the first.
     #[inline(always)]
     pub fn push_guarded(
         &self,
@@ -63,8 +64,8 @@ impl Producer {
         self.push_parts(ring, credits, (kind, false), len, cpu, fill)
     }
 
-    /// As [`Self::push`] of at most [`GATHERED`] bytes to a receiver that seems to be behind: appends them to the open record,
-    /// or begins one.
+    /// As [`Self::push`], of at most [`GATHERED`] bytes to a receiver that seems to be behind: appends them to the open
+    /// record, or begins an open record.
     #[inline(never)]
     fn push_behind<F>(
         &self,
@@ -85,7 +86,7 @@ impl Producer {
         self.push_parts(ring, credits, (Kind::Data, gathers), len, cpu, fill)
     }
 
-    /// As [`Self::push`] of the `len` bytes from byte `from_offset` of another segment on, in whose ring they arrived.
+    /// As [`Self::push`], of the `len` bytes at byte `from_offset` of another segment, in whose ring they arrived.
     pub fn forward(
         &self,
         ring: &Outbound,

@@ -6,7 +6,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_wire::record::{MAX_PAYLOAD, payload_of};
 
 impl Producer {
-    /// Limits the ring to `ring_max` bytes from here on, but not below its present length; at most what [`Self::reset`] said.
+    /// Limits the ring to `ring_max` bytes from now on, but not below its present length. `ring_max` is at most what
+    /// [`Self::reset`] was given.
     pub fn limit(&self, ring_max: u64) {
         self.ring_max.store(ring_max.max(self.cap()), Relaxed);
     }
@@ -22,12 +23,13 @@ impl Producer {
         self.cap() >= EASY && self.may_grow() && self.demand.load(Relaxed) == FULL
     }
 
-    /// Whether the last push found the ring full although it is at least `len` bytes long; `len` is all that its segment holds.
+    /// Whether the last push found the ring full although the ring has `len` bytes or more; `len` is the ring length that
+    /// its segment has room for.
     pub fn was_full_at(&self, len: u64) -> bool {
         self.cap() >= len && self.demand.load(Relaxed) == FULL
     }
 
-    /// The sender has waited for the reader in vain: the next push that finds the ring full doubles it. Needs no lock.
+    /// The sender has waited for the reader without success: the next push that finds the ring full doubles it. Needs no lock.
     pub fn request_grow(&self) {
         self.demand.store(GROW_REQUESTED, Relaxed);
     }
@@ -81,7 +83,7 @@ impl Producer {
         self.room_at(self.position(), self.credit.load(Relaxed))
     }
 
-    /// Free bytes of ring at `position` with this `credit`. Saturates: without the lock the two may be of different moments.
+    /// Free bytes of ring at `position` with this `credit`. Saturates: without the lock the two may be from different moments.
     #[inline]
     fn room_at(&self, position: u64, credit: u64) -> u64 {
         let (cap, barrier) = (self.cap(), self.barrier.load(Relaxed));
@@ -101,8 +103,8 @@ impl Producer {
         Ok(())
     }
 
-    /// The peer's credit, stored or piggybacked, whichever is higher, after checking it. Reads the credit before our own
-    /// position, so that an honest peer's credit passes while another thread sends.
+    /// The peer's credit, stored or piggybacked, whichever is higher, after a check. Reads the credit before this end's
+    /// own position, so that an honest peer's credit passes the check while another thread sends.
     fn look_at_credit(&self, credits: &impl Credits) -> Result<u64, Violation> {
         let least = self.stored.load(Relaxed);
         let (stored, ridden) = (credits.stored(), credits.ridden(self.generation()));

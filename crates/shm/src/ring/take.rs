@@ -1,4 +1,4 @@
-//! Copying payload out of the ring: into our own memory, or into a program's, whose pages may be unmapped.
+//! Copying payload out of the ring: into this process's own memory, or into a program's, whose pages may be unmapped.
 
 use super::{Consumer, Head, Violation};
 use crate::Load;
@@ -18,8 +18,8 @@ impl Consumer {
         Ok(count)
     }
 
-    /// As [`Self::take`] into a program's memory, whose pages may be unmapped: after a [`Fault`] nothing was taken. `head` is
-    /// what [`Self::head`] has just returned.
+    /// As [`Self::take`], into a program's memory, whose pages may be unmapped: after a [`Fault`] nothing was taken.
+    /// `head` is the value that [`Self::head`] has just returned.
     #[inline(always)]
     pub fn take_guarded(
         &self,
@@ -38,7 +38,7 @@ impl Consumer {
         Ok(Ok(count))
     }
 
-    /// Puts the last `count` bytes that were taken back into the front record, which must not be consumed yet.
+    /// Puts the last `count` bytes that were taken back into the front record; only while that record is not consumed.
     #[cold]
     pub fn untake(&self, count: usize) {
         self.taken.store(self.taken.load(Relaxed).saturating_sub(count as u64), Relaxed);

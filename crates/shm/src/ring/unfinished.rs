@@ -1,10 +1,9 @@
-//! Recovery from a sender that was killed while it published a record: the process that takes the sending lock over finishes
-//! the record.
+//! Recovery from a sender that was killed while it published a record: the process that takes over the sending lock finishes the record.
 //!
-//! After the payload and before the header word the sender writes a *note* into its state: the header word and where the record
-//! begins. It clears the note when its state is behind the record. All stores in between follow from the note and may be done
-//! twice: the receiver may have consumed the record already, but nobody else has sent since. A sender that was killed before
-//! it wrote the note has published nothing of the record.
+//! After the payload and before the header word the sender writes a *note* into its state: the header word and where the
+//! record begins. It clears the note when its state points behind the record. All stores in between follow from the note
+//! and may be done twice: the receiver may have consumed the record already, but no process has sent since. A sender that
+//! was killed before it wrote the note has published nothing of the record.
 //!
 //! A killed process has done its stores in program order, up to some store. Only the compiler must be kept from reordering
 //! them; so there are compiler fences here and no others.
@@ -101,7 +100,7 @@ impl Producer {
         compiler_fence(SeqCst);
     }
 
-    /// Moves the state behind the record that begins at `begin`, which is published.
+    /// Advances the state past the record that begins at `begin`, which is published.
     #[inline(always)]
     pub(super) fn pass(&self, header: Header, begin: Begin) {
         let (end, after) =
@@ -131,7 +130,7 @@ mod tests {
     const MAX: u64 = 2 * CAP;
     const KEY: u64 = 4711;
 
-    /// A segment of which each aligned word is stored at once.
+    /// A segment in which each aligned word is stored at once.
     struct Memory(Vec<AtomicU64>);
 
     impl Store for Memory {
@@ -180,7 +179,7 @@ mod tests {
         }
     }
 
-    /// The receiver has given so much credit; awake or not.
+    /// The credit that the receiver has given, and whether the receiver is awake.
     struct Given {
         credit: u64,
         awake: bool,
@@ -213,7 +212,7 @@ mod tests {
             Self { ring, back, producer, consumer }
         }
 
-        /// What is left when the sender of `other` is killed at this moment.
+        /// Copies the memory of `other` as it would be if the sender were killed now.
         fn copy(&self, other: &Self) {
             for (to, from) in self.ring.0.iter().zip(&other.ring.0) {
                 to.store(from.load(Relaxed), Relaxed);
@@ -235,7 +234,7 @@ mod tests {
             self.producer.push(&self.ring, given, Kind::Data, bytes, 0).unwrap()
         }
 
-        /// Takes all that shows, behind what `into` has.
+        /// Receives all records that have arrived and appends their bytes to `into`.
         fn drain(&self, into: &mut Vec<u8>) {
             let mut bytes = [0; 512];
             while let Some(head) = self.consumer.head(&self.ring).unwrap() {
@@ -254,8 +253,8 @@ mod tests {
         }
     }
 
-    /// Sends `sent` after `before`, and kills the sender behind each instruction of that: the next one finds all of it, or a
-    /// part that ends where a record does, and what it sends itself comes behind. `taken` bytes of `before` were received.
+    /// Sends `sent` after `before`, and kills the sender after each instruction of that send. The next sender must find all of the
+    /// record or a part that ends where a record ends, and its own bytes must follow. `taken` bytes of `before` were received.
     fn killed(before: &[(&[u8], bool)], taken: usize, (sent, awake): (&[u8], bool)) {
         let pair = Pair::new();
         let mut expected: Vec<u8> = Vec::new();
@@ -313,11 +312,11 @@ mod tests {
         const { assert!(CAP < EASY) };
         killed(&[], 0, (b"one line", false));
         killed(&[(b"before", false)], 3, (&bytes(200), false));
-        // Its last line, and from the start again.
+        // Up to the ring's last line, and on from its start.
         let most = bytes(payload_of(CAP - 4 * LINE));
         killed(&[(&most, false)], most.len(), (&bytes(payload_of(4 * LINE)), false));
         killed(&[(&most, false)], most.len(), (&bytes(payload_of(8 * LINE)), false));
-        // It is full, and becomes longer.
+        // The ring is full and is doubled.
         killed(&[(&most, false)], 0, (&bytes(payload_of(8 * LINE)), false));
         let less = bytes(payload_of(CAP - 8 * LINE));
         killed(&[(&less, false)], 0, (&bytes(payload_of(20 * LINE)), false));

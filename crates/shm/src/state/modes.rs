@@ -1,9 +1,9 @@
-//! Which way of moving data was chosen for a stream, and how many bytes went which way.
+//! Which way of moving data was chosen for a stream, and how many bytes were moved each way.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// How many bytes of one direction went which way, for display only. The holder of the direction's lock writes them. All other
-/// bytes of the direction were Bcopy, and this end copied them once.
+/// How many bytes of one direction were moved each way, for display only. The holder of the direction's lock writes them.
+/// All other bytes of the direction were Bcopy, and this end copied them once.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Modes {
@@ -13,7 +13,7 @@ pub struct Modes {
     pub write_zcopy: AtomicU64,
     /// Payload of Transactions, requests and answers, bytes.
     pub transaction: AtomicU64,
-    /// Payload that this end moved without copying it, bytes: the far end did, or nobody.
+    /// Payload that this end moved without a copy of its own, bytes: the far end copied it, or no end did.
     pub spared: AtomicU64,
     /// Records with payload.
     pub records: AtomicU64,
@@ -51,7 +51,7 @@ pub struct ModesSnapshot {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Chooser {
-    /// Nobody: it is as it is by default.
+    /// The default: no one has chosen.
     #[default]
     Nobody = 0,
     /// The program, by `setsockopt`.
@@ -60,21 +60,21 @@ pub enum Chooser {
     Rule = 2,
 }
 
-/// What was chosen for a stream, by number, and by whom. A program may have written anything there.
+/// What was chosen for a stream, by number, and who chose it. The program may have written any value there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chosen {
     /// A `crosslane_stream::Transfer`.
     pub transfer: u32,
-    /// Who chose that.
+    /// Who chose `transfer`.
     pub transfer_by: Chooser,
     /// Whether the daemon's engine is to copy.
     pub offload: bool,
-    /// Who chose that.
+    /// Who chose `offload`.
     pub offload_by: Chooser,
 }
 
 impl Modes {
-    /// Begins at nothing.
+    /// Sets all counters to 0.
     pub fn reset(&self) {
         let (moved, messages) = (
             [&self.read_zcopy, &self.write_zcopy, &self.transaction, &self.spared],
@@ -83,7 +83,7 @@ impl Modes {
         moved.into_iter().chain(messages).for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
-    /// As it is now.
+    /// The present values.
     pub fn snapshot(&self) -> ModesSnapshot {
         let word = |word: &AtomicU64| word.load(Ordering::Relaxed);
         ModesSnapshot {
@@ -112,7 +112,7 @@ impl ModesSnapshot {
 }
 
 impl Chooser {
-    /// The one with this number; a number that we never wrote is nobody's.
+    /// The chooser with this number; [`Self::Nobody`] for a number that this code never writes.
     pub fn from_number(number: u32) -> Self {
         match number {
             1 => Self::Program,

@@ -10,7 +10,7 @@ pub enum Fetched {
     Counts,
     /// The piece counts, and the source has cancelled the rest, which comes through the ring.
     CountsAndEnds,
-    /// The source cancelled first: the sink must not use what it copied; the source sends it through the ring.
+    /// The source cancelled first: the sink must not use the bytes that it copied; the source sends them through the ring.
     Void,
 }
 
@@ -27,7 +27,7 @@ pub struct Confirm {
 }
 
 impl Confirm {
-    /// Of announcement `sequence` the sink has reported `before` bytes, and has fetched `after` bytes now.
+    /// The sink had reported `before` bytes of announcement `sequence`, and has now fetched `after` bytes.
     pub fn new(sequence: u32, before: u32, after: u32) -> Self {
         Self { sequence, before, after, at: 0 }
     }
@@ -38,7 +38,7 @@ impl Confirm {
         Self { sequence, before: confirmed, after: confirmed, at: AWAITING - 1 }
     }
 
-    /// The next action; `loaded` is the value that the last one loaded.
+    /// The next action; `loaded` is the value of the last load.
     ///
     /// # Errors
     /// The source's verdict is on bytes that the sink has not fetched.

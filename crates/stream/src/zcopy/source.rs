@@ -14,9 +14,9 @@ pub struct Open {
 /// How far the sink has fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Number of announcements that it has fetched in full.
+    /// Number of announcements that the sink has fetched in full.
     pub ended: usize,
-    /// Bytes that it has fetched of the next announcement.
+    /// Bytes that the sink has fetched of the next announcement.
     pub fetched: u32,
 }
 
@@ -33,18 +33,18 @@ impl Open {
         self.count
     }
 
-    /// The `index`-th of them.
+    /// The `index`-th open announcement.
     pub fn at(&self, index: usize) -> Announced {
         let sequence = (0..index).fold(self.first, |sequence, _| next_sequence(sequence));
         Announced { sequence, len: self.lens.get(index).copied().unwrap_or(0) }
     }
 
-    /// The newest, if there is any.
+    /// The newest open announcement, if there is any.
     pub fn last(&self) -> Option<Announced> {
         self.count.checked_sub(1).map(|index| self.at(index))
     }
 
-    /// Without the first `ended` announcements, and with one more of `len` bytes, number `next`, unless `len` is 0.
+    /// These announcements without the first `ended` ones, and with one more of `len` bytes, number `next`, unless `len` is 0.
     pub fn advanced(&self, ended: usize, len: u32, next: u32) -> Self {
         let mut open = Self::new(self.at(ended).sequence, &self.lens[ended.min(self.count)..self.count]);
         if open.count == 0 {
@@ -80,12 +80,12 @@ impl Open {
         (0..self.count).find(|&index| self.at(index).sequence == sequence)
     }
 
-    /// The sink's progress by its word `rd_done`; it had fetched `before` bytes of the first announcement at the last look.
+    /// The sink's progress by its word `rd_done`; at the last look the sink had fetched `before` bytes of the first announcement.
     ///
     /// # Errors
     /// The word has more bytes than were announced, or fewer than before.
     pub fn progress(&self, rd_done: u64, before: u32) -> Result<Progress, InvalidReference> {
-        // The word may still be that of an announcement which is fetched in full.
+        // The word may still name an announcement that is fetched in full.
         let Some(index) = self.find(sequence_of(rd_done)) else {
             return Ok(Progress { ended: 0, fetched: before });
         };
@@ -109,7 +109,7 @@ pub fn is_off(src_off: u64, sequence: u32) -> bool {
     off != 0 && (off.wrapping_sub(sequence) as usize) <= PIPELINE
 }
 
-/// The source cancels all its announcements (SrcAvailCancel). It never waits. The result is how far the sink's fetches count.
+/// The source cancels all its announcements (SrcAvailCancel), and never waits. The result is the sink's progress that counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Cancel {
     what: Open,
@@ -119,12 +119,12 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    /// Cancels `what`, at least one announcement; the sink had fetched `before` bytes of the first one at the last look.
+    /// Cancels `what`, at least one announcement; at the last look the sink had fetched `before` bytes of the first one.
     pub fn new(what: Open, before: u32) -> Self {
         Self { what, before, at: 0, progress: Progress { ended: 0, fetched: 0 } }
     }
 
-    /// The next action; `loaded` is the value that the last one loaded.
+    /// The next action; `loaded` is the value of the last load.
     ///
     /// # Errors
     /// The sink's word has more bytes than were announced, or fewer than before.

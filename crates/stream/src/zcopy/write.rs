@@ -3,7 +3,7 @@
 use super::{Action, Announced, InvalidReference, Word};
 use crosslane_wire::zcopy::{bytes_of, sequence_of, word};
 
-/// The source is about to write into the sink's memory; the result says whether it may.
+/// Run by a source that is about to write into the sink's memory; the result says whether it may.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
     sequence: u32,
@@ -11,12 +11,12 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// For announcement `sequence`.
+    /// A claim of announcement `sequence`.
     pub fn new(sequence: u32) -> Self {
         Self { sequence, at: 0 }
     }
 
-    /// The next action; `loaded` is what the last one loaded.
+    /// The next action; `loaded` is the value of the last load.
     pub fn step(&mut self, loaded: u64) -> Action<bool> {
         self.at += 1;
         match self.at {
@@ -30,14 +30,14 @@ impl Claim {
     }
 }
 
-/// Whether the sink's `SINK_OFF` word cancels offer `sequence`. The word names the last offer that the sink cancelled; all
-/// before that one are over as well, since one is open at a time.
+/// Whether the sink's `SINK_OFF` word cancels offer `sequence`. The word names the last offer that the sink cancelled;
+/// all earlier offers are over as well, since only one is open at a time.
 fn is_sink_off(sink_off: u64, sequence: u32) -> bool {
     let off = sequence_of(sink_off);
     off != 0 && off.wrapping_sub(sequence) < u32::MAX / 2
 }
 
-/// The source has written into the memory that it claimed (RdmaWrCompl); with 0 bytes it drops the claim (SinkCancelAck).
+/// Run by a source that has written into the memory that it claimed (RdmaWrCompl); with 0 bytes it drops the claim (SinkCancelAck).
 #[derive(Clone, Copy, Debug)]
 pub struct Written {
     sequence: u32,
@@ -62,8 +62,8 @@ impl Written {
     }
 }
 
-/// The sink cancels its offer (SinkAvailCancel). Waits while the source writes; the result is how much the source has written,
-/// if it did. After that the source never writes there.
+/// The sink cancels its offer (SinkAvailCancel), and waits while the source writes. The result is how many bytes the
+/// source has written, if it wrote. The source never writes there after that.
 #[derive(Clone, Copy, Debug)]
 pub struct TakeBack {
     what: Announced,
@@ -76,7 +76,7 @@ impl TakeBack {
         Self { what, at: 0 }
     }
 
-    /// The next action; `loaded` is the value that the last one loaded.
+    /// The next action; `loaded` is the value of the last load.
     ///
     /// # Errors
     /// The source's word has more bytes than were announced.
@@ -96,10 +96,10 @@ impl TakeBack {
     }
 }
 
-/// How many bytes the source has written into announcement `what`, if it has, by its word `wr_done`.
+/// How many bytes the source has written into announcement `what`, by its word `wr_done`; `None` if the word names another announcement.
 ///
 /// # Errors
-/// More than was announced.
+/// The word has more bytes than were announced.
 pub fn landed(what: Announced, wr_done: u64) -> Result<Option<u32>, InvalidReference> {
     match bytes_of(wr_done, what.sequence) {
         None | Some(0) => Ok(None),

@@ -1,7 +1,7 @@
-//! The source of Read Zcopy: announces memory, and takes back what the far program does not fetch.
+//! The source of Read Zcopy: announces memory, and withdraws what the far program does not fetch.
 //!
-//! No lock is held while the far side fetches. Whoever else comes to send, be it another thread, a signal handler or a
-//! process that shares the end, takes the announcement back first, which takes no time; its owner finds out.
+//! No lock is held while the far side fetches. Any other sender, be it another thread, a signal handler or a process that
+//! shares the end, first withdraws the announcement, which takes no time; its owner finds that out later.
 
 use super::super::add;
 use super::super::moving::LockHeld;
@@ -17,9 +17,9 @@ use crosslane_wire::segment::{MODE, RD_DONE, RING_AT, SEND_SM, SRC_OFF};
 use crosslane_wire::zcopy::{Descriptor, LONGEST, bytes_of, next_sequence, sequence_of, word};
 use crosslane_wire::{BufferId, WaiterId};
 
-/// Bytes that the announcing record carries itself, as Combined mode demands that it carries some.
+/// Bytes that the announcing record itself carries: Combined mode demands some.
 const CARRIED: usize = 64;
-/// How often an announcement is taken back that is still there: the stream may move each time.
+/// Attempts to withdraw an announcement that is still open: the stream may move during each.
 const TRIES: u32 = 1000;
 /// Bytes below which an announcement is not worth its record.
 const LEAST: usize = 4096;
@@ -28,14 +28,14 @@ const LEAST: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Announcement {
     what: Announced,
-    /// Bytes that the record carried.
+    /// Bytes that the record itself carried.
     carried: usize,
     generation: u32,
     fetched: u32,
 }
 
 impl Announcement {
-    /// Bytes that are to be fetched.
+    /// Announced bytes.
     pub fn len(&self) -> u32 {
         self.what.len
     }
@@ -45,18 +45,18 @@ impl Announcement {
         self.fetched
     }
 
-    /// Whether there are none; there always are.
+    /// Always `false`: at least one byte is announced.
     pub fn is_empty(&self) -> bool {
         self.what.len == 0
     }
 }
 
-/// What bytes that are to be announced come behind.
+/// What the announced bytes follow in the stream.
 #[derive(Clone, Copy, Debug)]
 pub enum Behind<'a> {
-    /// Nothing that is announced: whatever is, is taken back first.
+    /// Nothing that is announced: open announcements are withdrawn first.
     Nothing,
-    /// Others of the same caller's, of which this is the last one.
+    /// Other announcements of the same caller, of which this is the last one.
     Others(Option<&'a Announcement>),
 }
 
@@ -68,7 +68,7 @@ impl Behind<'_> {
         }
     }
 
-    /// Whether it still is so.
+    /// Whether that is still so.
     fn holds(self, open: &Open) -> bool {
         match self {
             Self::Nothing => true,
@@ -79,25 +79,25 @@ impl Behind<'_> {
     }
 }
 
-/// What came of an attempt to announce.
+/// Result of an attempt to announce.
 #[derive(Clone, Copy, Debug)]
 pub enum Attempt {
-    /// It is announced; this waiter must be rung.
+    /// The memory is announced; the caller must wake this waiter.
     Open(Announcement, Option<WaiterId>),
-    /// It was, and so many of the call's bytes count, but the stream has moved.
+    /// The memory was announced, but the stream has moved; this many of the call's bytes count.
     Over(usize, Option<WaiterId>),
-    /// This must go by the ring; also if others keep the lock, as `crosslane_shm::lock::take_busy` tells.
+    /// The bytes must go through the ring. Also if another process keeps the lock; see `crosslane_shm::lock::take_busy`.
     Ring,
 }
 
-/// How an announcement stands.
+/// State of an announcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stand {
-    /// So many bytes were fetched so far.
+    /// Open; this many bytes were fetched so far.
     Open(u32),
-    /// The far side wants it by the ring, or the stream moves: take it back.
+    /// The far side wants the bytes through the ring, or the stream is moving: withdraw the announcement.
     Unwanted,
-    /// It is over, and so many of the call's bytes count.
+    /// Over; this many of the call's bytes count.
     Over(usize),
 }
 
@@ -110,9 +110,9 @@ impl End {
         mode.announcements() > 0 && segments.way.zero_copy && self.is_steady()
     }
 
-    /// Announces `bytes`, which begin at byte `at` of `buffer`, one that is shared for this circuit; they must stay as they are
-    /// until the announcement is over. If `behind` is one that is still open, they come behind it ([`Mode::Pipelined`]), and
-    /// if it is not, they must wait for what is left of it.
+    /// Announces `bytes`, at byte `at` of `buffer`, which is exported for this circuit; they must not change until the
+    /// announcement is over. If `behind` is an announcement that is still open, the bytes follow it
+    /// ([`Mode::Pipelined`]); if it is over already, the bytes must wait for what is left of it.
     pub fn announce(
         &self,
         tid: u32,
@@ -137,13 +137,13 @@ impl End {
         }
         let (zcopy, producer, tx) = (&self.shared.zcopy, &self.shared.producer, self.generations.tx());
         let (before, sequence) = (zcopy.open(), next_sequence(zcopy.last_source.load(Relaxed)));
-        // Whose result nobody has asked for yet, many sends before this one, must not be lost.
+        // The result of an announcement many sends ago, which its owner has not read yet, must not be overwritten.
         let taken = zcopy.result(sequence).load(Relaxed) != 0;
         if taken || before.count() >= mode.announcements() || !behind.holds(&before) {
             return Ok(Attempt::Ring);
         }
         let len = u32::try_from(rest.len()).unwrap_or(LONGEST).min(LONGEST);
-        // Of several the one that is waited for is told later, by `want_fetched`.
+        // Of several announcements, `want_fetched` later says for which one the sink must wake.
         let (at, rings) = (at + carried.len() as u64, mode == Mode::Combined);
         let descriptor = Descriptor { sequence, len, buffer, at, line: 0, units: u64::from(rings) }.encode();
         let (begin, segments, cpu) = (producer.units(), &tx.segments, self.processor());
@@ -172,9 +172,9 @@ impl End {
         Ok(Attempt::Open(open, wake))
     }
 
-    /// How `open` stands now. Takes no lock while nothing happens; while others keep that, it stands as before.
+    /// The present state of `open`. Takes no lock while nothing changes; while another process keeps the lock, the state is the last one.
     pub fn stand(&self, tid: u32, open: &mut Announcement) -> Result<Stand, Failure> {
-        // What is seen without the lock may be a mixture; only that all is as it was is believed.
+        // Words that are read without the lock may be of different moments: only the answer "still open" is used.
         if let Ok(Some(stand @ Stand::Open(_))) = self.look_at(&self.shared.zcopy.open(), open) {
             return Ok(stand);
         }
@@ -192,7 +192,7 @@ impl End {
         self.counted(open).map(Stand::Over)
     }
 
-    /// How `open`, of `all`, stands; `None` if it is over.
+    /// The state of `open`, one of `all`; `None` if it is over.
     fn look_at(&self, all: &Open, open: &mut Announcement) -> Result<Option<Stand>, Failure> {
         let Some(index) = all.find(open.what.sequence) else { return Ok(None) };
         let tx = self.generations.tx();
@@ -219,8 +219,8 @@ impl End {
         zcopy.set_open(&all.advanced(ended, 0, 0));
     }
 
-    /// With the lock of sending: whether the sink knows of whatever was taken back, since it has got past it in the ring.
-    /// Before that nothing may be announced: its words speak of one cancel only.
+    /// With the lock of sending: whether the sink knows of the last withdrawal, since it has consumed the ring past it.
+    /// Before that nothing may be announced: the sink's words can answer only one withdrawal.
     fn is_past_cancel(&self) -> Result<bool, Failure> {
         let (zcopy, producer, tx) = (&self.shared.zcopy, &self.shared.producer, self.generations.tx());
         if zcopy.off.load(Relaxed) == 0 {
@@ -228,7 +228,7 @@ impl End {
         }
         let waiting = producer.unconfirmed(&tx.segments.inbound).map_err(Failure::from);
         let consumed = producer.position().saturating_sub(self.guarded(waiting)?);
-        // The announcing record itself is consumed before what it announces.
+        // The sink consumes the announcing record before it fetches the announced bytes.
         let past = consumed > zcopy.off_at.load(Relaxed);
         if past {
             tx.segments.outbound.store_u64(SRC_OFF, 0);
@@ -237,13 +237,13 @@ impl End {
         Ok(past)
     }
 
-    /// Whoever waits for room is to be rung when `open`, which is one of several, is fetched in full. To be said before
-    /// [`Self::want_room`].
+    /// Asks the sink to wake the waiter for room when `open`, one of several announcements, is fetched in full. To be
+    /// called before [`Self::want_room`].
     pub fn want_fetched(&self, open: &Announcement) {
         self.generations.tx().segments.outbound.store_u64(RING_AT, word(open.what.sequence, 0));
     }
 
-    /// Whether [`Self::stand`] would say something new: for those who wait.
+    /// Whether [`Self::stand`] would return a new state: for callers that wait.
     #[inline]
     pub fn is_answered(&self, open: &Announcement) -> bool {
         let inbound = &self.generations.tx().segments.inbound;
@@ -255,8 +255,8 @@ impl End {
             || !self.is_steady()
     }
 
-    /// Takes `open` back, and all that is announced: what was not fetched by now never counts. Returns how many of the
-    /// call's bytes do. Waits for whoever has the lock, since until then the far side may fetch.
+    /// Withdraws all announcements: bytes that were not fetched by now never count. Returns how many of the call's bytes
+    /// count. Waits for the lock, since until it is taken the far side may fetch.
     pub fn withdraw(&self, tid: u32, open: &Announcement) -> Result<usize, Failure> {
         let _guard = self.lock_sending_surely(tid)?;
         for _ in 0..TRIES {
@@ -265,7 +265,7 @@ impl End {
             }
             let tx = self.generations.tx();
             if tx.number() != open.generation || self.has_moved(tx) {
-                // The daemons count what has arrived.
+                // The stream is moving, so the daemons count the bytes that have arrived.
                 let tx = self.generations.find(open.generation).unwrap_or(tx);
                 self.await_next(tx)?;
             }
@@ -274,8 +274,8 @@ impl End {
         self.guarded(Err(Violation::state("what is announced").into()))
     }
 
-    /// With the lock of sending: takes back whatever is announced. `Ok(false)`: the stream moves, something is announced
-    /// still, and nothing can be sent behind it now.
+    /// With the lock of sending: withdraws all announcements. `Ok(false)`: the stream is moving, something is still
+    /// announced, and nothing can be sent behind it now.
     #[inline]
     pub(in super::super) fn take_back_open(&self, tid: u32) -> Result<bool, Failure> {
         if self.shared.zcopy.open.load(Relaxed) == 0 { Ok(true) } else { self.take_all_back(tid) }
@@ -295,7 +295,7 @@ impl End {
         let progress = self.guarded(progress)?;
         tx.segments.outbound.fence();
         if self.has_moved(tx) && self.await_next(tx)?.is_some() {
-            // The daemons may have counted before they could see that it was taken back.
+            // The daemons may have counted before they could see the withdrawal.
             self.catch_up(tid, LockHeld::Sending)?;
             return Ok(self.shared.zcopy.open().count() == 0);
         }
@@ -303,7 +303,7 @@ impl End {
         Ok(true)
     }
 
-    /// With the lock of sending: nothing is announced any more, and what counts of it is `progress`.
+    /// With the lock of sending: no announcement is open any more; the bytes up to `progress` count.
     pub(in super::super) fn close_open(&self, progress: Progress) {
         let zcopy = &self.shared.zcopy;
         let all = zcopy.open();
@@ -320,11 +320,11 @@ impl End {
         add(&self.shared.sent.cancelled, all.count());
     }
 
-    /// How many of the call's bytes count, when the announcement is over.
+    /// How many of the call's bytes count, once the announcement is over.
     fn counted(&self, open: &Announcement) -> Result<usize, Failure> {
         let result = self.shared.zcopy.result(open.what.sequence).swap(0, Relaxed);
         let Some(fetched) = bytes_of(result, open.what.sequence) else {
-            // The stream was lost, or somebody asked for it before.
+            // The stream was lost, or the result was read before.
             self.give_up("what was fetched of announced memory is not known");
             return Err(Failure::Reset);
         };

@@ -1,4 +1,4 @@
-//! The sink of Read Zcopy: fetches what the far side has announced, straight into the program's buffer.
+//! The sink of Read Zcopy: fetches the bytes that the far side has announced, directly into the program's buffer.
 
 use super::super::moving::{CircuitState, LockHeld};
 use super::{End, Failure};
@@ -10,11 +10,11 @@ use crosslane_wire::segment::{MODE, RING_AT, SEND_SM, SRC_OFF};
 use crosslane_wire::zcopy::{sequence_of, word};
 use std::time::{Duration, Instant};
 
-/// Most bytes that are fetched before the source is told, so that one that takes its memory back loses little.
+/// Most bytes fetched between two reports to the source, so that a source that withdraws its memory loses little.
 const PIECE: u64 = 1 << 20;
-/// Announcements in a row that cannot be reached, after which no more are wanted.
+/// Announcements in a row that this end could not reach, after which it refuses more.
 const REFUSALS: u32 = 3;
-/// How long a piece that was fetched while the stream moved waits for the daemons' count.
+/// How long the daemons' count is waited for, after a piece was fetched while the stream moved.
 const MOVE_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl End {
@@ -44,27 +44,27 @@ impl End {
         Ok(source.refused.load(Relaxed) == 0 && self.counts(self.generations.rx()))
     }
 
-    /// Whether bytes are announced, and a receive has something to do with them.
+    /// Whether bytes are announced and a receive must act on them.
     #[inline]
     pub(in super::super) fn has_elsewhere(&self) -> bool {
         self.shared.zcopy.source.refused.load(Relaxed) == 0 || self.is_off() || !self.is_steady()
     }
 
-    /// Whether the source has taken its memory back.
+    /// Whether the source has withdrawn its memory.
     fn is_off(&self) -> bool {
         let off = self.generations.rx().segments.inbound.load_u64(SRC_OFF);
         is_off(off, self.shared.zcopy.source.sequence.load(Relaxed))
     }
 
-    /// With the lock of receiving, after [`Self::process_announced`]: fetches into `target`; 0: there is nothing more, or
-    /// it comes by the ring.
+    /// With the lock of receiving, after [`Self::process_announced`]: fetches into `target`; 0 if nothing is left, or the
+    /// rest comes through the ring.
     pub(in super::super) fn fetch(&self, tid: u32, target: &mut [u8]) -> Result<usize, Failure> {
         let (consumer, source) = (&self.shared.consumer, &self.shared.zcopy.source);
         let (sequence, done) = (source.sequence.load(Relaxed), source.done.load(Relaxed));
         let wanted = consumer.elsewhere().min(PIECE).min(target.len() as u64);
         let (rx, count) = (self.generations.rx(), usize::try_from(wanted).unwrap_or(0));
         let at = source.at.load(Relaxed).saturating_add(done.into());
-        // A source that announces on although it was told not to has nobody asked for its buffers.
+        // A source that keeps announcing after the refusal causes no more requests for its buffers.
         let reached = if self.shared.zcopy.refusals.load(Relaxed) < REFUSALS {
             let _span = account::receiving(Function::CopyOut);
             self.reach(tid, source.buffer(), at, &mut target[..count]).ok().transpose()?
@@ -77,7 +77,7 @@ impl End {
             return Ok(0);
         }
         self.shared.zcopy.refusals.store(0, Relaxed);
-        // Counted first: once the source is told that it has been read, the daemons must not say otherwise.
+        // Counted before the source is told: the daemons must not give another count afterwards.
         consumer.count(wanted, word(sequence, done));
         if !self.still_counts(wanted)? {
             return Ok(0);
@@ -87,7 +87,7 @@ impl End {
         let fetched = self.run(rx, |loaded| confirm.step(loaded))?;
         rx.segments.outbound.fence();
         let said = fetched != Fetched::Void;
-        // The daemons' count goes before the source's word.
+        // The daemons' count takes precedence over the source's word.
         let moved = fetched != Fetched::Counts && !self.is_steady() && !self.counts(rx);
         if !(if moved { self.was_counted(said)?.unwrap_or(said) } else { said }) {
             consumer.discount(wanted);
@@ -98,7 +98,7 @@ impl End {
             Fetched::CountsAndEnds | Fetched::Void => consumer.end_elsewhere(),
         }
         consumer.confirm();
-        // The source's wish is looked at after it was told, as Dekker has it: one of the two sees the other.
+        // Dekker's algorithm: the source's wish is read after the report is stored, so one of the two sides sees the other's word.
         let wanted = || sequence_of(rx.segments.inbound.load_u64(RING_AT)) == sequence;
         if consumer.elsewhere() == 0 && (source.units.load(Relaxed) != 0 || wanted()) {
             self.shared.zcopy.wake.store(1, Relaxed);
@@ -108,8 +108,8 @@ impl End {
         Ok(count)
     }
 
-    /// With the lock of receiving, when `bytes` that were fetched were just counted as received. `Ok(false)`: the stream
-    /// moves, and they do not count; they come again.
+    /// With the lock of receiving, after `bytes` were fetched and counted as received. `Ok(false)`: the stream is moving
+    /// and these bytes do not count; they come again.
     fn still_counts(&self, bytes: u64) -> Result<bool, Failure> {
         let rx = self.generations.rx();
         rx.segments.outbound.fence();
@@ -120,9 +120,10 @@ impl End {
         Ok(counts)
     }
 
-    /// The same for bytes that the far side has written. If the daemons have not counted them it knows, and has sent nothing
-    /// behind them here. No fence is needed: the far side stores `WR_DONE` before what we saw. A daemon that did not see it when it
-    /// counted had said before that the stream moves, so we see that; one that saw it has counted the bytes, taken or not.
+    /// As [`Self::still_counts`], for bytes that the far side has written. If the daemons have not counted them, the far
+    /// side knows that, and has sent nothing behind them here. No fence is needed: the far side stored `WR_DONE` before
+    /// this thread saw it. A daemon that did not see `WR_DONE` while counting had set the status word to moving before,
+    /// so this thread sees that; a daemon that saw it has counted the bytes, taken or not.
     pub(super) fn landed_counts(&self, bytes: u64) -> Result<bool, Failure> {
         let consumer = &self.shared.consumer;
         let counts = self.is_steady()
@@ -134,19 +135,18 @@ impl End {
         Ok(counts)
     }
 
-    /// With the lock of receiving: the stream began to move while bytes were fetched. Waits until it is known whether they
-    /// count, if the daemons have counted at all; if not they come again. `said`: what the source says, if it took the
-    /// announcement back.
+    /// With the lock of receiving: the stream began to move while bytes were fetched. Waits until it is known whether they count;
+    /// if the daemons have not counted, the bytes come again. `said`: the source's answer, if it withdrew the announcement.
     #[cold]
     fn was_counted(&self, said: bool) -> Result<Option<bool>, Failure> {
         let (limit, consumer) = (self.await_limit()?, &self.shared.consumer);
-        // More lies behind only if the source took the rest back before the daemons counted.
+        // More records follow only if the source withdrew the rest before the daemons counted.
         let behind = || consumer.cursor().has_more(&self.generations.rx().segments.inbound);
         Ok(limit.map(|limit| if behind() { said } else { consumer.units() <= limit }))
     }
 
-    /// With the lock of receiving, while the stream moves: waits for the units that count of the ring that is received by;
-    /// `None` if the daemons have not counted.
+    /// With the lock of receiving, while the stream moves: waits for the stream offset up to which bytes of this ring
+    /// count; `None` if the daemons have not counted.
     #[cold]
     fn await_limit(&self) -> Result<Option<u64>, Failure> {
         let start = Instant::now();
@@ -164,8 +164,8 @@ impl End {
         Err(Failure::Reset)
     }
 
-    /// With the lock of receiving: what was announced could not be reached. If that is so again and again, nothing more is
-    /// to be announced (ModeChange to Buffered).
+    /// With the lock of receiving: the announced memory could not be reached. After several in a row asks the source to
+    /// announce no more (ModeChange to Buffered).
     #[cold]
     fn note_refusal(&self) {
         if self.shared.zcopy.refusals.fetch_add(1, Relaxed).saturating_add(1) >= REFUSALS {
@@ -173,7 +173,7 @@ impl End {
         }
     }
 
-    /// With the lock of receiving: asks for what is announced by the ring.
+    /// With the lock of receiving: asks the source to send the announced bytes through the ring.
     pub(in super::super) fn refuse(&self) {
         let source = &self.shared.zcopy.source;
         if source.refused.swap(1, Relaxed) == 0 {

@@ -1,4 +1,4 @@
-//! The sink of Write Zcopy and of Transactions: offers memory for what comes next, and takes it back.
+//! The sink of Write Zcopy and of Transactions: offers memory for the next bytes, and withdraws it.
 
 use super::super::add;
 use super::{End, Failure, Generation, Line};
@@ -13,14 +13,14 @@ use crosslane_wire::record::Kind;
 use crosslane_wire::segment::WR_DONE;
 use crosslane_wire::zcopy::{Descriptor, LONGEST, next_sequence, sequence_of, word};
 
-/// Longest request that rides in an offer, bytes.
+/// Longest request that an offer carries, bytes.
 pub const REQUEST_MAX: usize = ANNOUNCED;
 
 impl End {
-    /// Offers `place`, which the far side may have, for what it sends next, and sends `request` with the offer: at most
-    /// [`REQUEST_MAX`] bytes. What was written is said in `line`, a line behind that buffer. Until the offer is over nobody may use
-    /// the place. `Ok(None)`: it cannot be offered now, and nothing was sent; also if others keep the lock, as
-    /// `crosslane_shm::lock::take_busy` tells.
+    /// Offers `place`, in a buffer that is exported to the far side, for the next bytes that it sends, and sends
+    /// `request` with the offer: at most [`REQUEST_MAX`] bytes. The far side reports in `line`, a line behind that
+    /// buffer, how many it has written. Until the offer is over no code may use the place. `Ok(None)`: it cannot be
+    /// offered now, and nothing was sent. Also if another process keeps the lock; see `crosslane_shm::lock::take_busy`.
     pub fn offer(
         &self,
         tid: u32,
@@ -38,7 +38,7 @@ impl End {
         if !free || !tx.segments.way.zero_copy || !self.is_steady() || self.gone() || self.has_arrived() {
             return Ok(None);
         }
-        // Should another thread be receiving all the same, the offer is void.
+        // If another thread is receiving all the same, the offer has no effect.
         let Some(front) = self.shared.consumer.glance() else { return Ok(None) };
         let sequence = next_sequence(zcopy.last_sink.load(Relaxed));
         let len = u32::try_from(len).unwrap_or(LONGEST).min(LONGEST);
@@ -72,15 +72,15 @@ impl End {
         Ok(Some(wake))
     }
 
-    /// Whether something seems to be written into what is offered: for those who wait. If [`Self::take_landed`] finds that
-    /// there is not, somebody else has stored behind the buffer, and it is best taken back.
+    /// Whether bytes seem to be written into the offered memory: for callers that wait. If [`Self::take_landed`] then
+    /// finds none, another process has stored behind the buffer, and the caller should withdraw the offer.
     #[inline]
     pub fn has_landed(&self, line: &Landing<'_>) -> bool {
         let offered = self.shared.zcopy.offered.load(Relaxed);
         offered != 0 && sequence_of(line.word()) == offered
     }
 
-    /// Whether something was written into what is offered, and not taken: as the daemon sees it, which counts that as arrived.
+    /// Whether bytes were written into the offered memory and not taken yet: the daemon counts these as arrived.
     #[cold]
     pub(in super::super) fn lies_untaken(&self) -> bool {
         let offered = self.shared.zcopy.offered.load(Relaxed);
@@ -88,12 +88,12 @@ impl End {
         offered != 0 && sequence_of(said) == offered
     }
 
-    /// The generation that it was offered in: the far side may be writing by the old circuit still.
+    /// The generation in which the memory was offered: the far side may still be writing on the old circuit.
     fn offered_at(&self) -> Option<&Generation> {
         self.generations.find(self.shared.zcopy.offered_in.load(Relaxed))
     }
 
-    /// How many bytes were written into what is offered, and the offer is over; `Ok(None)`: none so far.
+    /// How many bytes were written into the offered memory; the offer is then over. `Ok(None)`: none so far.
     pub fn take_landed(&self, tid: u32, line: &Landing<'_>) -> Result<Option<usize>, Failure> {
         if !self.has_landed(line) {
             return Ok(None);
@@ -108,8 +108,7 @@ impl End {
         self.end_offer(bytes, line)
     }
 
-    /// Takes back what is offered; waits while the far side writes into it. Returns how many bytes it has written, if it
-    /// did; after that it never does.
+    /// Withdraws the offer; waits while the far side writes. Returns how many bytes it has written, if any; it never writes after that.
     pub fn take_back(&self, tid: u32, line: &Landing<'_>) -> Result<Option<usize>, Failure> {
         let _guard = self.lock_receiving_surely(tid)?;
         if self.shared.zcopy.offered.load(Relaxed) == 0 {
@@ -127,21 +126,21 @@ impl End {
         Announced { sequence: zcopy.offered.load(Relaxed), len: zcopy.offered_len.load(Relaxed) }
     }
 
-    /// With the lock of receiving: the offer is over, and `bytes` were written. Of more than was offered with `line` the caller
-    /// must not hear.
+    /// With the lock of receiving: the offer is over, and `bytes` were written. The caller must not get more than were
+    /// offered with `line`.
     fn end_offer(&self, bytes: Option<u32>, line: &Landing<'_>) -> Result<Option<usize>, Failure> {
         if bytes.is_some_and(|bytes| bytes > line.most()) {
             return self.guarded(Err(Violation::state("bytes that were offered").into()));
         }
         let count = self.count_landed(bytes);
-        // Another one is made only now.
+        // No other offer is made before this store.
         self.shared.zcopy.offered.store(0, Release);
         count
     }
 
     fn count_landed(&self, bytes: Option<u32>) -> Result<Option<usize>, Failure> {
         let consumer = &self.shared.consumer;
-        // A circuit is left only when all that counts of it was taken.
+        // A circuit is left only when all bytes that count were taken.
         if self.shared.zcopy.offered_in.load(Relaxed) != consumer.generation() {
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! The source of Write Zcopy and of Transactions: writes into what the sink offers.
+//! The source of Write Zcopy and of Transactions: writes into memory that the sink offers.
 
 use super::super::add;
 use super::super::send::total;
@@ -12,8 +12,8 @@ use crosslane_wire::{Reach, WaiterId};
 use std::io::IoSlice;
 
 impl End {
-    /// With the lock of sending: writes as much of `buffers`, from their byte `skip` on, as was offered room for. `Ok(None)`:
-    /// nothing is offered, or not for this.
+    /// With the lock of sending: writes bytes of `buffers`, from their byte `skip` on, as far as the offered memory has
+    /// room. `Ok(None)`: no memory is offered for these bytes.
     #[inline(always)]
     pub(in super::super) fn write_offered(
         &self,
@@ -55,7 +55,7 @@ impl End {
         Ok(Some((done, wake)))
     }
 
-    /// Claims what is offered, writes as much as fits, and says so; how many bytes that was. `Ok(None)`: it was taken back.
+    /// Claims the offer, writes as many bytes as fit, and reports the number, which it returns. `Ok(None)`: the sink withdrew the offer.
     fn put_there(
         &self,
         tx: &Generation,
@@ -74,7 +74,7 @@ impl End {
         producer.close(&tx.segments.outbound)?;
         producer.count(done as u64);
         tx.segments.outbound.store_fence();
-        // First for the daemon there: what its program has taken is counted, should the circuit be lost just now.
+        // Stored first for the far daemon: should the circuit be lost now, it counts the bytes that its program has taken.
         tx.segments.outbound.store_u64(WR_DONE, word(what.sequence, u32::try_from(done).unwrap_or(0)));
         let mut written = Written::new(what.sequence, u32::try_from(done).unwrap_or(0));
         self.run_with(tx, Line::Far(far, sink.line.load(Relaxed)), |_| Ok(written.step()))?;
@@ -82,8 +82,8 @@ impl End {
     }
 }
 
-/// Writes `most` bytes of `buffers`, from their byte `skip` on, and returns how many it could: a place that is none is the
-/// sink's mistake, and what of the program's memory is not there the ring will find.
+/// Writes `most` bytes of `buffers`, from their byte `skip` on, and returns how many it could. A place outside the far
+/// buffer is the sink's mistake; an unmapped page of the program's is found later by the push into the ring.
 fn write(far: &FarBuffer, at: u64, buffers: &[IoSlice<'_>], mut skip: usize, most: usize) -> usize {
     let mut done = 0;
     for buffer in buffers {

@@ -1,5 +1,5 @@
-//! Tests of the turns that programs and their transfers get. No clock is looked at: shares are bytes, and waiting is what
-//! others moved meanwhile.
+//! Tests of the turns that programs and their transfers get. They use no clock: a share is a number of bytes, and a wait
+//! is the number of bytes that others moved meanwhile.
 
 use super::rig::{ENDLESS, RING, Rig};
 use crate::offload::copy::PIECE;
@@ -7,8 +7,8 @@ use crosslane_shm::submission::Way;
 
 const STREAMS: usize = 1000;
 
-/// One of a thousand streams never ends, the others send a few pieces each. Between two pieces of any of them none of the
-/// others moves more than one.
+/// One of a thousand streams never ends, the others send a few pieces each. Between two pieces of any stream none of the
+/// others moves more than one piece.
 #[test]
 fn a_stream_waits_for_one_piece_of_each_other_at_most() {
     let mut rig = Rig::new(Way::Out, &[STREAMS]);
@@ -34,7 +34,8 @@ fn a_stream_waits_for_one_piece_of_each_other_at_most() {
     assert!(greedy <= 6, "{greedy} pieces of the greedy stream, 5 of the longest other one");
 }
 
-/// A program with very many streams, one with one, and one whose pieces are a little less than a turn: no tricks pay.
+/// A program with very many streams, one with a single stream, and one whose pieces are slightly shorter than a turn: all
+/// get equal shares.
 #[test]
 fn programs_have_equal_shares_whatever_they_ask_for() {
     const ROUNDS: usize = 300;
@@ -60,7 +61,7 @@ fn programs_have_equal_shares_whatever_they_ask_for() {
     }
 }
 
-/// Streams whose far ends do not read hold up neither their own program's other streams nor another program.
+/// Streams whose far ends do not read delay neither their own program's other streams nor another program.
 #[test]
 fn streams_that_nobody_reads_take_no_turns() {
     const ROUNDS: usize = 100;

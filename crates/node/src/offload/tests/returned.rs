@@ -1,5 +1,5 @@
-//! Tests of what is not copied: a buffer that was given back, a ring that is not the stream's any more; and of a copy that
-//! hangs.
+//! Tests of what must not be copied: a buffer that was returned to its program, and a ring that the stream has left; and
+//! of a copy that hangs.
 
 use super::rig::{ENDLESS, HANGS, Rig, handle};
 use crate::offload::copy::PIECE;
@@ -7,7 +7,7 @@ use crosslane_shm::remote::Span;
 use crosslane_shm::submission::{Cancelled, Descriptor, Outcome, SubmissionQueue, Way};
 use crosslane_wire::local::{STATUS_MOVING, status_word};
 
-/// A program with one stream, by which there is something to move either way.
+/// A program with one stream, with something to move in each direction.
 fn rig(way: Way) -> Rig {
     let rig = Rig::new(way, &[1]);
     if way == Way::In {
@@ -20,8 +20,8 @@ fn queue(rig: &Rig) -> &SubmissionQueue {
     &rig.programs[0].queue
 }
 
-/// The call returns when its cancel went through. Whatever the thread knew of it by then, it copies nothing more, although it
-/// could; the next call in the same slot is another one.
+/// The call returns once its cancel succeeded. The thread then copies nothing more of that transfer, whatever it knew of
+/// it; the next call in the same slot is another transfer.
 #[test]
 fn what_was_given_back_is_not_touched_again() {
     for way in [Way::Out, Way::In] {
@@ -42,7 +42,7 @@ fn what_was_given_back_is_not_touched_again() {
     }
 }
 
-/// Between two pieces, too: the ring holds what came before, and nothing else.
+/// Between two pieces a program can cancel too: the ring contains only the pieces before that.
 #[test]
 fn between_two_pieces_a_buffer_can_be_had_back() {
     let mut rig = rig(Way::Out);
@@ -54,7 +54,8 @@ fn between_two_pieces_a_buffer_can_be_had_back() {
     assert_eq!(queue(&rig).result(request).0, PIECE as u64);
 }
 
-/// The daemon says that the stream moves before it counts what has arrived: nothing goes into the ring, or out of it, then.
+/// The daemon says that the stream moves before it counts what has arrived: from then on nothing is stored into the ring,
+/// or taken out of it.
 #[test]
 fn a_ring_that_is_left_is_not_touched_again() {
     for way in [Way::Out, Way::In] {
@@ -68,7 +69,7 @@ fn a_ring_that_is_left_is_not_touched_again() {
     }
 }
 
-/// A copy that is begun and does not end: its program has it back neither before it ends nor by asking, and all others go on.
+/// A copy begins and does not end: its program cannot get the buffer back before it ends, even by cancel, and all others go on.
 #[test]
 fn a_copy_that_hangs_holds_up_nobody_else() {
     const ROUNDS: usize = 50;

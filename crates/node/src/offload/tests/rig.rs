@@ -1,5 +1,5 @@
-//! What tests of an engine's thread need: programs with real submission queues, states and rings, and a copier that only writes down
-//! what it is asked for. The thread is not there: a test has it make its rounds one by one.
+//! Rig for tests of an engine's thread: programs with real submission queues, states and rings, and a copier that only
+//! records its calls. No thread runs: a test executes its rounds one by one.
 
 use crate::offload::client::Client;
 use crate::offload::copy::{CopyEngine, Places};
@@ -34,7 +34,7 @@ pub(super) const ENDLESS: usize = 1 << 30;
 /// A piece that was moved: program, stream, bytes.
 pub(super) type Moved = (usize, usize, usize);
 
-/// A stream's number whose copies never end.
+/// Number of a stream whose copies never end.
 pub(super) const HANGS: usize = 4000;
 
 #[derive(Clone, Default)]
@@ -111,7 +111,7 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// Programs with so many streams each, that send or receive.
+    /// Programs with these numbers of streams, which send or receive.
     pub(super) fn new(way: Way, streams: &[usize]) -> Self {
         let (words, inbox) = channel();
         let (log, receiver) = (Recorder::default(), Arc::new(Receiver::new().unwrap()));
@@ -130,7 +130,7 @@ impl Rig {
         Self { worker, programs, log, _words: words }
     }
 
-    /// A stream of a program is to move `len` bytes; nobody rings for that.
+    /// Submits a transfer of `len` bytes for a stream, without a wake.
     pub(super) fn submit(&mut self, program: usize, stream: usize, len: usize) -> RequestId {
         let it = &mut self.programs[program];
         let mut descriptor = Descriptor { handle: handle(stream), ..Descriptor::default() };
@@ -145,7 +145,7 @@ impl Rig {
         it.streams[stream].request.is_none_or(|request| it.queue.has_ended(request))
     }
 
-    /// What is new is taken, every program gets its turn, and all far ends but those `asleep` read what came.
+    /// Takes new transfers, gives every program its turn, and lets all far ends except those `asleep` read.
     pub(super) fn round(&mut self, asleep: impl Fn(usize, usize) -> bool) {
         self.worker.collect();
         self.worker.round();

@@ -26,7 +26,7 @@ fn schedule(seed: u64, combine: bool) -> Schedule {
     Schedule::new(Box::new(Drawn::new(seed, (0, 1_000_000))), combine)
 }
 
-/// Goes from landing to landing, and calls `look` behind each with the tickets so far.
+/// Steps from landing to landing, and calls `look` after each with the tickets so far.
 fn step_all(schedule: &mut Schedule, mut look: impl FnMut(&[Ticket])) {
     let mut tickets = Vec::new();
     while let Some(due) = schedule.next_due() {
@@ -52,7 +52,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// Whether what happened first must be seen if what happened `later` is.
+/// Whether the step `first` must be visible if the step `later` is.
 fn is_before(steps: &[Step], first: usize, later: usize, combine: bool) -> bool {
     let Step::Store(queue) = steps[first] else { return false };
     let fenced = |step: &Step| matches!(step, Step::Fence(of) if *of == queue);
@@ -63,7 +63,7 @@ fn is_before(steps: &[Step], first: usize, later: usize, combine: bool) -> bool 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
-    /// Fences order all queues of the cable, tickets overtake nothing, and without combining nothing does.
+    /// Fences order all queues of the cable, tickets overtake no store, and without combining no store overtakes another.
     #[test]
     fn posted_stores_keep_the_order_that_fences_ask_for(steps in steps(), seed: u64, combine: bool) {
         let mut schedule = schedule(seed, combine);
@@ -96,7 +96,7 @@ proptest! {
         }
     }
 
-    /// Of two stores to one place the later one stays; between, a byte is what one of them said.
+    /// Of two stores to one place the later one lands last; in between, each byte is from one of them.
     #[test]
     fn posted_stores_to_one_place_land_in_their_order(
         stores in prop::collection::vec((0..3000_usize, 1..900_usize, 0..9_u8), 1..40),
