@@ -24,7 +24,7 @@ use thiserror::Error;
 pub const DEFAULT_SOCKET: &str = "/run/crosslane/crosslaned.sock";
 /// Environment variable that names another control socket.
 pub const SOCKET_VARIABLE: &str = "CROSSLANE_SOCKET";
-/// Environment variable that says what a program uses system calls and rings for by itself, if only for [`FILES`]. Set
+/// Environment variable that says for what a program makes system calls and uses rings by itself, if only for [`FILES`]. Set
 /// for this project's own tools, which wait by such calls, but for no socket.
 pub const OWN_CALLS_VARIABLE: &str = "CROSSLANE_OWN_CALLS";
 /// A value of [`OWN_CALLS_VARIABLE`].

@@ -28,7 +28,7 @@ pub trait Port: Send {
     /// A view of the peer's memory: stores only.
     type Outbound: Store + Send + 'static;
 
-    /// What this port has.
+    /// Properties of this port.
     fn info(&self) -> Info;
 
     /// Number of descriptors that this port holds for the peer.
@@ -227,7 +227,7 @@ pub enum DownReason {
     /// The peer broke the port's protocol.
     #[error("the peer broke the rules: {0}")]
     Violation(String),
-    /// The peer does not read what it is sent any more.
+    /// The peer does not read the frames that it is sent any more.
     #[error("the peer does not answer")]
     Stuck,
     /// No process is at the other end of the cable yet.

@@ -68,7 +68,7 @@ impl Default for SimConfig {
     }
 }
 
-/// A side of the cable.
+/// One of the two sides of the cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// One.

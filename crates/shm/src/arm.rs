@@ -20,7 +20,7 @@
 //! - One that reads it earlier may miss it. But it stored its data before that read, so before `t0 + out`, and the data has
 //!   landed by `t0 + out + in`, the end of the *flight*.
 //!
-//! So a sleeper that looks at the end of the flight, or later, finds everything for which nobody will wake it. Until then it
+//! So a sleeper that looks at the end of the flight, or later, finds everything for which no waker wakes it. Until then it
 //! sleeps with a time-out that ends there at the latest. `out` and `in` are the port's upper bounds; most stores land much
 //! sooner. So the sleeper looks first after 50 us, then whenever the time since `t0` has doubled: it finds a store at most as
 //! late again as that store took. The argument holds for every word that the far side wakes a sleeper for, provided that the

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// How a stream is to move what its program sends.
+/// How a stream moves the bytes that its program sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Transfer {

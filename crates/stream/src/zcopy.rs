@@ -4,8 +4,8 @@
 //!
 //! ```text
 //!   Read Zcopy    source  SrcAvail record --------------------------> sink fetches, a piece at a time
-//!                         <-- RdmaRdCompl (RD_DONE) --  or  <-- SendSm: the source is to send by the ring
-//!                         SrcAvailCancel (SRC_OFF), VERDICT --------> the sink drops what it fetched too late
+//!                         <-- RdmaRdCompl (RD_DONE) --  or  <-- SendSm: the source must send by the ring
+//!                         SrcAvailCancel (SRC_OFF), VERDICT --------> the sink drops bytes that it fetched late
 //!   Write Zcopy   sink    SinkAvail record -------------------------> source claims, writes,
 //!                         <-- RdmaWrCompl, behind the bytes --
 //!                         SinkAvailCancel (SINK_OFF) ---------------> a source that has not claimed never writes

@@ -66,7 +66,7 @@ pub const RING_MIN: u64 = 64 * 1024;
 /// Largest ring, bytes.
 pub const RING_MAX: u64 = 64 * 1024 * 1024;
 
-/// State word: nobody has attached yet.
+/// State word: the writer has not attached yet.
 pub const STATE_NONE: u32 = 0;
 /// State word: the writer is attached.
 pub const STATE_ATTACHED: u32 = 1;

@@ -17,7 +17,7 @@ impl Consumer {
         self.elsewhere.load(Relaxed)
     }
 
-    /// Drops what is left of the announced bytes: the next byte of the stream is in the ring again.
+    /// Drops the announced bytes that are left: the next byte of the stream is in the ring again.
     pub fn end_elsewhere(&self) {
         self.elsewhere.store(0, Relaxed);
     }

@@ -102,7 +102,7 @@ impl Producer {
         self.generation.store(generation, Release);
     }
 
-    /// Number of the ring that we fill.
+    /// Number of the ring that this end fills.
     #[inline]
     pub fn generation(&self) -> u32 {
         self.generation.load(Acquire)
@@ -245,7 +245,7 @@ impl Producer {
         Ok(true)
     }
 
-    /// Adds `bytes` to the stream offset: they follow what was pushed, outside the ring.
+    /// Adds `bytes` to the stream offset: they follow the pushed bytes, outside the ring.
     pub fn count(&self, bytes: u64) {
         self.units.store(self.units().saturating_add(bytes), Relaxed);
     }

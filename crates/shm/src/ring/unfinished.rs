@@ -217,7 +217,7 @@ mod tests {
             for (to, from) in self.ring.0.iter().zip(&other.ring.0) {
                 to.store(from.load(Relaxed), Relaxed);
             }
-            // SAFETY: plain memory that nobody else uses; this thread is in the middle of a change of `other`, which is the point.
+            // SAFETY: plain memory that no other thread uses; this thread is in the middle of a change of `other`, which is the point.
             unsafe {
                 (&raw const self.producer)
                     .cast_mut()
