@@ -28,8 +28,6 @@ pub const MAX_MESSAGE: u64 = max_message(crate::segment::RING_MIN);
 /// Longest payload of one [`Kind::Message`] in any ring, bytes: the longest IP packet that a kernel hands over, 64 KB
 /// behind an IPv6 header, with [`crate::packet::HEAD`] before it.
 pub const MAX_PACKET: u64 = MAX_PAYLOAD + 128;
-/// Payload that fits one cache line together with the header, bytes.
-pub const INLINE: u64 = crate::segment::LINE - HEADER;
 /// Length of piggybacked credit, bytes.
 const CREDIT_BYTES: u64 = 8;
 /// Flag: the next record lies at the ring's present end, and from then on the ring is twice as long.
