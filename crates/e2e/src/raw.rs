@@ -1,6 +1,6 @@
 //! One end of a stream by hand: a circuit got in order, in which a test then writes whatever it likes.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use crosslane_client::session::{Session, socket_path};
 use crosslane_client::{Grant, SessionError};
 use crosslane_shm::{Load, Store};
@@ -54,13 +54,18 @@ impl Program {
     /// # Errors
     /// There is no circuit.
     pub fn announce(&self, remote: SocketAddr) -> Result<End<'_>> {
+        self.try_announce(remote)?.map_err(|why| anyhow!("no circuit: {why:?}"))
+    }
+
+    /// The same; why there is no circuit.
+    ///
+    /// # Errors
+    /// There is no socket, or the daemon does not answer as it should.
+    pub fn try_announce(&self, remote: SocketAddr) -> Result<Result<End<'_>, Plain>> {
         ensure!(remote.is_ipv4(), "IPv4 only");
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
         bind(&socket, &SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0))?;
-        match self.announce_by(socket, remote)? {
-            Ok(end) => Ok(end),
-            Err(why) => bail!("no circuit: {why:?}"),
-        }
+        self.announce_by(socket, remote)
     }
 
     /// The same by a socket that is bound already; why there is no circuit.

@@ -3,9 +3,11 @@
 
 use super::{LIFE, begun};
 use crate::raw::{self, Program};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use crosslane_shm::Store;
 use crosslane_wire::BufferId;
+use crosslane_wire::control::Refusal;
+use crosslane_wire::local::Plain;
 use crosslane_wire::record::Kind;
 use crosslane_wire::segment::SRC_OFF;
 use crosslane_wire::zcopy::{Descriptor, LONGEST, word};
@@ -133,11 +135,9 @@ fn steals(program: &Program, server: SocketAddr, descriptor: &[u8], games: bool)
 fn announced(program: &Program, server: SocketAddr) -> Result<raw::End<'_>> {
     let until = Instant::now() + LIFE / 6;
     loop {
-        match program.announce(server) {
-            Err(why) if Instant::now() < until && why.to_string().contains("Quota") => {
-                std::thread::sleep(PATIENCE);
-            }
-            outcome => return outcome,
+        match program.try_announce(server)? {
+            Err(Plain::Refused(Refusal::Quota)) if Instant::now() < until => std::thread::sleep(PATIENCE),
+            outcome => return outcome.map_err(|why| anyhow!("no circuit: {why:?}")),
         }
     }
 }
