@@ -45,7 +45,7 @@ impl std::fmt::Debug for Hosts<'_> {
 
 impl Mpi {
     /// What must be installed.
-    pub fn needs(self) -> &'static [Need] {
+    pub const fn needs(self) -> &'static [Need] {
         match self {
             Self::Open => of::OPEN_MPI,
             Self::Mpich => of::MPICH,

@@ -43,7 +43,7 @@ impl Script {
     }
 
     /// What must be installed for it, and for the server that it is a client of.
-    pub fn needs(self) -> &'static [Need] {
+    pub const fn needs(self) -> &'static [Need] {
         match self {
             Self::Rpc => of::GRPC,
             Self::ZeroMq => of::ZEROMQ,

@@ -1,6 +1,6 @@
 //! Which processors a measurement runs on.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::str::FromStr;
 
@@ -17,10 +17,8 @@ impl Cores {
     /// Two processors that this process may use, not the ones most likely to serve interrupts; the same one twice if
     /// there is only one.
     pub fn pick() -> Result<Self> {
-        let set = sched_getaffinity(None).context("cannot ask which processors may be used")?;
-        let usable: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
-        let Some(&last) = usable.last() else { bail!("no processor may be used") };
-        Ok(Self { near: usable[usable.len().saturating_sub(2)], far: last })
+        let usable = usable()?;
+        Ok(Self { near: usable[usable.len().saturating_sub(2)], far: usable[usable.len() - 1] })
     }
 
     /// The first two processors that may be used.
@@ -28,10 +26,8 @@ impl Cores {
     /// # Errors
     /// The kernel does not tell.
     pub fn pick_close() -> Result<Self> {
-        let set = sched_getaffinity(None).context("cannot ask which processors may be used")?;
-        let mut usable = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu));
-        let near = usable.next().context("no processor may be used")?;
-        Ok(Self { near, far: usable.next().unwrap_or(near) })
+        let usable = usable()?;
+        Ok(Self { near: usable[0], far: usable[1.min(usable.len() - 1)] })
     }
 
     /// Whether both sides share one processor, so that spinning only keeps the other side from running.
@@ -56,20 +52,42 @@ impl std::fmt::Display for Cores {
     }
 }
 
-/// Keeps the calling thread on one processor until dropped.
+/// The processors that this process may use: one at least.
+fn usable() -> Result<Vec<usize>> {
+    let set = sched_getaffinity(None).context("cannot ask which processors may be used")?;
+    let usable: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
+    ensure!(!usable.is_empty(), "no processor may be used");
+    Ok(usable)
+}
+
+/// Keeps the calling thread, and all that it starts, on some processors until dropped.
 #[derive(Debug)]
 pub struct Pin(CpuSet);
 
 impl Pin {
     /// Moves the calling thread to processor `cpu`.
     pub fn to(cpu: usize) -> Result<Self> {
-        let before = sched_getaffinity(None)?;
-        let mut only = CpuSet::new();
-        if cpu >= CpuSet::MAX_CPU {
-            bail!("there is no processor {cpu}");
+        ensure!(cpu < CpuSet::MAX_CPU, "there is no processor {cpu}");
+        Self::set(&[cpu]).with_context(|| format!("cannot run on processor {cpu}"))
+    }
+
+    /// Stays on both of `cores`.
+    ///
+    /// # Errors
+    /// They may not be used.
+    pub fn both(cores: Cores) -> Result<Self> {
+        let usable = sched_getaffinity(None)?;
+        let both = [cores.near, cores.far];
+        if let Some(cpu) = both.into_iter().find(|&cpu| !usable.is_set(cpu)) {
+            bail!("processor {cpu} may not be used");
         }
-        only.set(cpu);
-        sched_setaffinity(None, &only).with_context(|| format!("cannot run on processor {cpu}"))?;
+        Self::set(&both)
+    }
+
+    fn set(cpus: &[usize]) -> Result<Self> {
+        let (before, mut wanted) = (sched_getaffinity(None)?, CpuSet::new());
+        cpus.iter().for_each(|&cpu| wanted.set(cpu));
+        sched_setaffinity(None, &wanted)?;
         Ok(Self(before))
     }
 }
@@ -80,33 +98,18 @@ impl Drop for Pin {
     }
 }
 
-/// Keeps the calling thread, and all that it starts, on two processors until dropped.
-#[derive(Debug)]
-pub struct Confined(CpuSet);
-
-impl Confined {
-    /// Stays on `cores`.
-    ///
-    /// # Errors
-    /// They may not be used.
-    pub fn to(cores: Cores) -> Result<Self> {
-        let before = sched_getaffinity(None)?;
-        let mut both = CpuSet::new();
-        for cpu in [cores.near, cores.far] {
-            if !before.is_set(cpu) {
-                bail!("processor {cpu} may not be used");
-            }
-            both.set(cpu);
-        }
-        sched_setaffinity(None, &both)?;
-        Ok(Self(before))
-    }
+/// Keeps the calling thread on two processors, if that is wanted.
+///
+/// # Errors
+/// They may not be used.
+pub(crate) fn confined(two: bool) -> Result<Option<Pin>> {
+    let pin = two.then(|| Cores::pick_close().and_then(Pin::both)).transpose();
+    pin.context("two processors were wanted (--all-processors uses all)")
 }
 
-impl Drop for Confined {
-    fn drop(&mut self) {
-        let _ = sched_setaffinity(None, &self.0);
-    }
+/// Whether that is so, for a title.
+pub(crate) fn on(two: bool) -> &'static str {
+    if two { ", on two processors" } else { "" }
 }
 
 /// The processor that the calling thread runs on, as records bear it.

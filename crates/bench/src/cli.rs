@@ -10,7 +10,7 @@ use crate::quick::Quick;
 use crate::ring::{self, flow};
 use crate::scratchpad;
 use crate::suite;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -144,12 +144,7 @@ pub fn run_ring(args: &RingArgs) -> Result<()> {
     }
     let mut plan = ring::Plan::new(args.runs.into());
     choose(&mut plan.sizes, &args.sizes);
-    let report = ring::measure(&plan)?;
-    args.output.deliver(&report, ring::table)?;
-    if args.check && !suite::passes(&report) {
-        bail!("{} bars are missed", report.failed().count());
-    }
-    Ok(())
+    args.output.conclude(args.check, &ring::measure(&plan)?, ring::table, export::markdown)
 }
 
 /// `crosslane demo`: unmodified programs between the hosts of a lab.
@@ -187,12 +182,7 @@ impl QuickArgs {
 /// # Errors
 /// The lab does not come up, a file cannot be written, or `--check` found a missed bar.
 pub fn run_quick(args: &QuickArgs) -> Result<()> {
-    let report = suite::quick(&args.plan())?;
-    args.output.deliver(&report, export::table)?;
-    if args.check && !suite::passes(&report) {
-        bail!("{} bars are missed", report.failed().count());
-    }
-    Ok(())
+    args.output.conclude(args.check, &suite::quick(&args.plan())?, export::table, export::markdown)
 }
 
 /// Runs `crosslane demo`.
@@ -200,7 +190,7 @@ pub fn run_quick(args: &QuickArgs) -> Result<()> {
 /// # Errors
 /// The lab does not come up, or a file cannot be written.
 pub fn run_demo(args: &DemoArgs) -> Result<()> {
-    args.output.deliver(&suite::demo(args.runs.into())?, export::summary)
+    args.output.conclude(false, &suite::demo(args.runs.into())?, export::summary, export::markdown)
 }
 
 /// Where results go.
@@ -218,37 +208,30 @@ pub struct Output {
 }
 
 impl Output {
-    /// Prints and writes `report`; `form` is how people get it.
+    /// Prints and writes `report`, as people get it on a terminal (`form`) and in Markdown; then, if the bars are to be
+    /// checked, looks at them.
     ///
     /// # Errors
-    /// A file cannot be written.
-    pub fn deliver(&self, report: &Report, form: fn(&Report) -> String) -> Result<()> {
-        self.deliver_in(report, form, export::markdown)
-    }
-
-    /// As [`Self::deliver`], with a form of its own for Markdown.
-    ///
-    /// # Errors
-    /// A file cannot be written.
-    pub fn deliver_in(
+    /// A file cannot be written, or a bar is missed.
+    pub fn conclude(
         &self,
+        check: bool,
         report: &Report,
         form: fn(&Report) -> String,
         markdown: fn(&Report) -> String,
     ) -> Result<()> {
         let json = export::json(report)?;
-        if let Some(path) = &self.out {
-            std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        if let Some(path) = &self.markdown {
-            std::fs::write(path, markdown(report))
-                .with_context(|| format!("cannot write {}", path.display()))?;
+        for (path, text) in [(&self.out, &json), (&self.markdown, &markdown(report))] {
+            let Some(path) = path else { continue };
+            std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
         }
         if self.json {
             println!("{json}")
         } else {
             print!("{}", form(report))
         }
+        let missed = report.failed().count();
+        ensure!(!check || missed == 0, "{missed} bars are missed");
         Ok(())
     }
 }
@@ -268,7 +251,7 @@ pub fn run_perf(args: &PerfArgs) -> Result<()> {
     if let Some(offer) = &args.request {
         return sides::request(offer, cores.near);
     }
-    args.output.deliver(&measured(args, cores)?, export::table)
+    args.output.conclude(false, &measured(args, cores)?, export::table, export::markdown)
 }
 
 /// What `crosslane perf` is to measure.
@@ -293,7 +276,7 @@ fn measured(args: &PerfArgs, cores: Cores) -> Result<Report> {
 }
 
 /// Sizes that were asked for, in place of the usual ones.
-fn choose(usual: &mut Vec<usize>, asked: &[Size]) {
+pub(crate) fn choose(usual: &mut Vec<usize>, asked: &[Size]) {
     if !asked.is_empty() {
         *usual = asked.iter().map(|size| size.0).collect();
     }

@@ -24,12 +24,12 @@ pub struct Setting {
 /// Runs `program` at all `places`; the first one is ours, the others are references. Whatever fails becomes a figure
 /// that says why it is missing.
 pub fn compare(
-    program: &dyn Program,
-    places: &[&dyn Place],
+    program: &Program,
+    places: &[impl Place],
     setting: &Setting,
     progress: &ProgressBar,
 ) -> Vec<Figure> {
-    if let Some(why) = absence(program.needs()) {
+    if let Some(why) = absence(program.needs) {
         return figures(program, setting, &[(CROSSLANE, Err(why))]);
     }
     let outcomes = by_turns(program, places, setting, progress);
@@ -45,21 +45,16 @@ fn absence(needs: &[&str]) -> Option<String> {
 
 /// Runs `program` at all `places` by turns: what came out at each.
 pub fn by_turns(
-    program: &dyn Program,
-    places: &[&dyn Place],
+    program: &Program,
+    places: &[impl Place],
     setting: &Setting,
     progress: &ProgressBar,
 ) -> Vec<Outcome> {
-    let mut trials: Vec<Trial<'_>> = places.iter().map(|&place| Trial::begin(program, place)).collect();
+    let mut trials: Vec<Trial<'_>> = places.iter().map(|place| Trial::begin(program, place)).collect();
     for run in 1..=setting.runs {
         for trial in &mut trials {
-            let name = trial.place.name();
-            progress.set_message(format!(
-                "{}{} over {name}, run {run} of {}",
-                program.name(),
-                setting.remark,
-                setting.runs
-            ));
+            let (place, Setting { runs, remark, .. }) = (trial.place.name(), setting);
+            progress.set_message(format!("{}{remark} over {place}, run {run} of {runs}", program.name));
             trial.run(program, setting.effort);
             progress.inc(1);
         }
@@ -94,22 +89,21 @@ struct Trial<'a> {
 }
 
 impl<'a> Trial<'a> {
-    fn begin(program: &dyn Program, place: &'a dyn Place) -> Self {
+    fn begin(program: &Program, place: &'a dyn Place) -> Self {
         let carried = place.carried();
-        let started = place.port().and_then(|port| Ok((program.serve(place, port)?, port)));
+        let started = place.port().and_then(|port| Ok(((program.serve)(place, port)?, port)));
         match started {
             Ok((server, port)) => {
-                let columns = vec![Vec::new(); program.metrics().len()];
-                let outcome = Ok(Runs { columns, steal: 0.0 });
-                Self { place, server: Some(server), port, carried, outcome }
+                let runs = Runs { columns: vec![Vec::new(); program.metrics.len()], steal: 0.0 };
+                Self { place, server: Some(server), port, carried, outcome: Ok(runs) }
             }
             Err(error) => Self { place, server: None, port: 0, carried, outcome: Err(format!("{error:#}")) },
         }
     }
 
-    fn run(&mut self, program: &dyn Program, effort: Effort) {
+    fn run(&mut self, program: &Program, effort: Effort) {
         let Ok(runs) = &mut self.outcome else { return };
-        let measured = steady(|| program.measure(self.place, self.port, effort));
+        let measured = steady(|| (program.measure)(self.place, self.port, effort));
         match measured {
             Ok((values, _)) if values.iter().any(|&value| value <= 0.0) => {
                 self.outcome = Err("the program ran, but nothing got through".to_owned());
@@ -136,50 +130,86 @@ impl<'a> Trial<'a> {
     }
 }
 
-fn figures(program: &dyn Program, setting: &Setting, outcomes: &[(&str, Outcome)]) -> Vec<Figure> {
-    let group = format!("{}{}", program.name(), setting.remark);
-    let metrics = program.metrics();
+fn figures(program: &Program, setting: &Setting, outcomes: &[(&str, Outcome)]) -> Vec<Figure> {
+    let Some(((_, ours), references)) = outcomes.split_first() else { return Vec::new() };
+    let group = format!("{}{}", program.name, setting.remark);
     let steal =
         outcomes.iter().filter_map(|(_, outcome)| Some(outcome.as_ref().ok()?.steal)).reduce(f64::max);
+    let sample = |outcome: &Outcome, index: usize| {
+        outcome.as_ref().ok().and_then(|runs| Sample::new(runs.columns.get(index)?.clone()))
+    };
     let one = |(index, metric): (usize, &Metric)| {
-        let sample = |outcome: &Outcome, index: usize| {
-            outcome.as_ref().ok().and_then(|runs| Sample::new(runs.columns.get(index)?.clone()))
-        };
-        let (ours, references) = outcomes.split_first()?;
-        let mut figure = Figure::new(&group, metric.case, metric.unit, sample(&ours.1, index));
-        figure.missing = ours.1.as_ref().err().cloned();
-        figure.steal = steal;
+        let mut figure = Figure::new(&group, metric.case, metric.unit, sample(ours, index));
+        (figure.missing, figure.steal) = (ours.as_ref().err().cloned(), steal);
         for (name, outcome) in references {
             figure = figure.against(name, sample(outcome, index));
         }
-        if let Some((least, goal)) = metric.bar.filter(|_| setting.bars) {
-            let mut against = metric.against.to_owned();
-            if let Some(other) = metric.other {
-                against = format!("{}, {}", metric.against, metrics[other].case);
-                let same = references.iter().find(|(name, _)| *name == metric.against);
-                figure = figure.against(&against, same.and_then(|(_, outcome)| sample(outcome, other)));
-            }
-            figure = figure.bar(&against, least, goal);
+        let Some((least, goal)) = metric.bar.filter(|_| setting.bars) else { return figure };
+        let mut against = metric.against.to_owned();
+        if let Some(other) = metric.other {
+            against = format!("{}, {}", metric.against, program.metrics[other].case);
+            let same = references.iter().find(|(name, _)| *name == metric.against);
+            figure = figure.against(&against, same.and_then(|(_, outcome)| sample(outcome, other)));
         }
-        Some(figure)
+        figure.bar(&against, least, goal)
     };
-    metrics.iter().enumerate().filter_map(one).collect()
+    program.metrics.iter().enumerate().map(one).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::Here;
+    use crate::place::LOOPBACK;
     use crate::program::all;
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::path::Path;
+    use std::process::Command;
+
+    /// This very host, with nothing between: the kernel's loopback.
+    struct Here {
+        folder: tempfile::TempDir,
+    }
+
+    impl Here {
+        fn new() -> Self {
+            Self { folder: tempfile::tempdir().unwrap() }
+        }
+    }
+
+    impl Place for Here {
+        fn name(&self) -> &str {
+            LOOPBACK
+        }
+
+        fn server(&self, program: &str) -> Result<Command> {
+            Ok(Command::new(program))
+        }
+
+        fn client(&self, program: &str) -> Result<Command> {
+            Ok(Command::new(program))
+        }
+
+        fn address(&self) -> IpAddr {
+            Ipv4Addr::LOCALHOST.into()
+        }
+
+        fn port(&self) -> Result<u16> {
+            Ok(std::net::TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?.local_addr()?.port())
+        }
+
+        fn folder(&self) -> &Path {
+            self.folder.path()
+        }
+    }
 
     #[test]
     fn every_program_that_is_installed_runs_over_loopback() {
-        let here = Here::new().unwrap();
+        let here = [Here::new(), Here::new()];
         let setting = Setting { runs: 1, effort: Effort::Short, bars: true, remark: String::new() };
         for program in all() {
-            for figure in compare(&*program, &[&here, &here], &setting, &ProgressBar::hidden()) {
+            for figure in compare(&program, &here, &setting, &ProgressBar::hidden()) {
                 println!("{} {}: {:?} {:?}", figure.group, figure.case, figure.sample, figure.missing);
-                let installed = program.needs().iter().all(|needed| find(needed).is_some());
+                let installed = program.needs.iter().all(|needed| find(needed).is_some());
                 assert_eq!(figure.sample.is_some(), installed, "{}: {:?}", figure.group, figure.missing);
             }
         }
@@ -187,11 +217,11 @@ mod tests {
 
     #[test]
     fn idle_connections_cost_little_over_loopback() {
-        let here = Here::new().unwrap();
         if find("python3").is_none() {
             return println!("skipped: python3 is not installed");
         }
-        let percent = crate::program::idle(&here, 100, std::time::Duration::from_millis(300), &[]).unwrap();
+        let percent =
+            crate::program::idle(&Here::new(), 100, std::time::Duration::from_millis(300), &[]).unwrap();
         assert!((0.0..400.0).contains(&percent), "{percent} % of a core");
     }
 

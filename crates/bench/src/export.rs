@@ -7,17 +7,8 @@ use std::fmt::Write;
 
 /// A table for a terminal: one block a group, one column a reference.
 pub fn table(report: &Report) -> String {
-    let mut out = heading(report);
-    for group in groups(report) {
-        let rows = rows(&group);
-        let widths = widths(&rows);
-        out.push('\n');
-        for row in rows {
-            out.push_str(&line(&row, &widths, "  "));
-        }
-    }
-    append_notes(&mut out, report);
-    out
+    let groups = groups(report).map(|group| format!("\n{}", columns(&rows(group))));
+    [heading(report)].into_iter().chain(groups).chain([notes(report)]).collect()
 }
 
 /// What was run and where, and how much of the processors' time was stolen meanwhile, in two lines.
@@ -52,13 +43,8 @@ pub fn summary(report: &Report) -> String {
 
 /// The same as Markdown tables.
 pub fn markdown(report: &Report) -> String {
-    let mut out = format!("## {}\n", report.title);
-    for group in groups(report) {
-        out.push('\n');
-        out.push_str(&markdown_columns(&rows(&group)));
-    }
-    append_notes(&mut out, report);
-    out
+    let groups = groups(report).map(|group| format!("\n{}", markdown_columns(&rows(group))));
+    [format!("## {}\n", report.title)].into_iter().chain(groups).chain([notes(report)]).collect()
 }
 
 /// As [`columns`], in Markdown.
@@ -88,44 +74,35 @@ pub fn json(report: &Report) -> serde_json::Result<String> {
     serde_json::to_string_pretty(&value)
 }
 
-/// Figures of one group and the same references stand in one table.
-fn groups(report: &Report) -> Vec<Vec<&Figure>> {
-    let mut groups: Vec<Vec<&Figure>> = Vec::new();
-    for figure in &report.figures {
-        match groups.last_mut() {
-            Some(last) if last[0].group == figure.group => last.push(figure),
-            _ => groups.push(vec![figure]),
-        }
-    }
-    groups
+/// Figures of one group stand in one table.
+fn groups(report: &Report) -> impl Iterator<Item = &[Figure]> {
+    report.figures.chunk_by(|one, other| one.group == other.group)
 }
 
 /// Heading and rows of one group.
-fn rows(group: &[&Figure]) -> Vec<Vec<String>> {
-    let mut names: Vec<&str> = Vec::new();
-    for name in group.iter().flat_map(|figure| &figure.references).map(|reference| &*reference.name) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
+fn rows(group: &[Figure]) -> Vec<Vec<String>> {
+    let names = distinct(group.iter().flat_map(|figure| &figure.references).map(|it| &*it.name));
     let barred = group.iter().any(|figure| figure.bar.is_some());
     let mut head = vec![group[0].group.clone(), "unit".to_owned(), "crosslane".to_owned()];
     head.extend(names.iter().flat_map(|name| [(*name).to_owned(), "ratio".to_owned()]));
     head.extend(barred.then(|| "bar".to_owned()));
-    let mut rows = vec![head];
-    rows.extend(group.iter().map(|figure| row(figure, &names, barred)));
-    rows
+    let rows = group.iter().map(|figure| row(figure, &names, barred));
+    [head].into_iter().chain(rows).collect()
+}
+
+/// Each once, in order.
+pub(crate) fn distinct<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = std::collections::HashSet::new();
+    all.filter(|&one| seen.insert(one)).collect()
 }
 
 fn row(figure: &Figure, names: &[&str], barred: bool) -> Vec<String> {
-    let ours = figure.sample.as_ref().map_or("-".to_owned(), |sample| number(sample.median));
-    let mut row = vec![figure.case.clone(), figure.unit.name().to_owned(), ours];
+    let mut row = vec![figure.case.clone(), figure.unit.name().to_owned(), or_dash(figure.median(), number)];
     for name in names {
-        let reference = figure.references.iter().find(|reference| reference.name == *name);
+        let reference = figure.reference(name);
+        let ratio = reference.and_then(|to| figure.ratio(to));
         row.push(reference.map_or(String::new(), |to| number(to.sample.median)));
-        row.push(
-            reference.and_then(|to| figure.ratio(to)).map_or(String::new(), |ratio| format!("{ratio:.2}")),
-        );
+        row.push(ratio.map_or(String::new(), |ratio| format!("{ratio:.2}")));
     }
     if barred {
         row.push(figure.bar.as_ref().map_or(String::new(), |bar| verdict(figure, bar)));
@@ -134,16 +111,27 @@ fn row(figure: &Figure, names: &[&str], barred: bool) -> Vec<String> {
 }
 
 fn verdict(figure: &Figure, bar: &Bar) -> String {
-    let word = match figure.meets_bar() {
-        Some(true) => "met",
-        Some(false) => "MISSED",
-        None => "not measured",
-    };
-    let goal = bar.goal.map(|goal| format!(", goal {goal:.3}")).unwrap_or_default();
+    let (word, Bar { against, bar, goal }) = (figure.verdict(), bar);
     if figure.unit == Unit::PercentOfCore {
-        return format!("{word} ({})", bar.against);
+        return format!("{word} ({against})");
     }
-    format!("{word} (at least {:.3} of {}{goal})", bar.bar, bar.against)
+    let goal = goal.map(|goal| format!(", goal {goal:.3}")).unwrap_or_default();
+    format!("{word} (at least {bar:.3} of {against}{goal})")
+}
+
+/// A number as a cell; nothing as `-`.
+pub(crate) fn or_dash(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
+    value.map_or_else(|| "-".to_owned(), show)
+}
+
+/// With two places behind the point, or `-`.
+pub(crate) fn two(value: Option<f64>) -> String {
+    or_dash(value, |value| format!("{value:.2}"))
+}
+
+/// With none, or `-`.
+pub(crate) fn whole(value: Option<f64>) -> String {
+    or_dash(value, |value| format!("{value:.0}"))
 }
 
 /// Three significant places, and no more than two behind the point.
@@ -176,24 +164,23 @@ fn line(row: &[String], widths: &[usize], between: &str) -> String {
 
 /// What the reader should know, a line each behind an empty one; nothing if there is nothing.
 pub fn notes(report: &Report) -> String {
-    let mut out = String::new();
-    append_notes(&mut out, report);
-    out
-}
-
-fn append_notes(out: &mut String, report: &Report) {
     let missing = report
         .figures
         .iter()
         .filter_map(|figure| Some(format!("{}: missing: {}", figure.group, figure.missing.as_ref()?)));
     let mut notes: Vec<String> = missing.chain(report.warnings.iter().cloned()).collect();
     notes.dedup();
-    if !notes.is_empty() {
-        out.push('\n');
-    }
-    for note in notes {
-        let _ = writeln!(out, "note: {note}");
-    }
+    let empty = if notes.is_empty() { "" } else { "\n" };
+    empty.to_owned() + &lines(&notes)
+}
+
+/// The report's own notes alone.
+pub(crate) fn warnings(report: &Report) -> String {
+    lines(&report.warnings)
+}
+
+fn lines(notes: &[String]) -> String {
+    notes.iter().map(|note| format!("note: {note}\n")).collect()
 }
 
 #[cfg(test)]

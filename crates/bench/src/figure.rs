@@ -5,42 +5,31 @@ use serde::Serialize;
 
 /// What a figure counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "&'static str")]
 pub enum Unit {
     /// Gigabits (10^9) in a second.
-    #[serde(rename = "Gb/s")]
     GigabitsPerSecond,
     /// Megabytes (10^6) in a second.
-    #[serde(rename = "MB/s")]
     MegabytesPerSecond,
     /// Nanoseconds.
-    #[serde(rename = "ns")]
     Nanoseconds,
     /// Microseconds.
-    #[serde(rename = "us")]
     Microseconds,
     /// Times in a second.
-    #[serde(rename = "1/s")]
     PerSecond,
     /// Megabytes (10^6) in a second of processor time, of all who take part.
-    #[serde(rename = "MB/CPU s")]
     MegabytesPerProcessorSecond,
     /// Copies that were made of each byte.
-    #[serde(rename = "copies")]
     Copies,
     /// Messages.
-    #[serde(rename = "messages")]
     Messages,
     /// Hundredths.
-    #[serde(rename = "%")]
     Percent,
     /// Hundredths of one processor.
-    #[serde(rename = "% of a core")]
     PercentOfCore,
     /// Cycles of the processor's constant clock, for each message.
-    #[serde(rename = "cycles")]
     Cycles,
     /// Thousands of clocks of the stack study's processors (1.8 GHz).
-    #[serde(rename = "10^3 clocks at 1.8 GHz")]
     ThousandClocks,
 }
 
@@ -73,6 +62,22 @@ impl Unit {
                 | Self::PerSecond
                 | Self::Percent
         )
+    }
+
+    /// How many times better ours is.
+    fn ratio(self, ours: f64, theirs: f64) -> f64 {
+        if self.more_is_better() { ours / theirs } else { theirs / ours }
+    }
+}
+
+/// As JSON has it: the whole name.
+impl From<Unit> for &'static str {
+    fn from(unit: Unit) -> Self {
+        match unit {
+            Unit::PercentOfCore => "% of a core",
+            Unit::ThousandClocks => "10^3 clocks at 1.8 GHz",
+            unit => unit.name(),
+        }
     }
 }
 
@@ -174,13 +179,19 @@ impl Figure {
 
     /// A figure in place of all those of a part that failed: it misses its bar.
     pub fn failed(group: &str, why: &anyhow::Error) -> Self {
-        let missing = Some(format!("{why:#}"));
-        Self { missing, ..Self::new(group, "all", Unit::PerSecond, None).bar("any figure", 1.0, None) }
+        let figure = Self::new(group, "all", Unit::PerSecond, None).bar("any figure", 1.0, None);
+        figure.without(Some(format!("{why:#}")))
     }
 
     /// The same figure held against `sample`, if there is one.
     pub fn against(mut self, name: &str, sample: Option<Sample>) -> Self {
         self.references.extend(sample.map(|sample| Reference { name: name.to_owned(), sample }));
+        self
+    }
+
+    /// The same figure, which is missing for a reason if there is one.
+    pub fn without(mut self, why: Option<String>) -> Self {
+        self.missing = why.or(self.missing);
         self
     }
 
@@ -202,10 +213,7 @@ impl Figure {
         if !self.by_turns || ours.len() != theirs.len() {
             return None;
         }
-        let ratio = |(ours, theirs): (&f64, &f64)| {
-            if self.unit.more_is_better() { ours / theirs } else { theirs / ours }
-        };
-        Sample::new(ours.iter().zip(theirs).map(ratio).collect())
+        Sample::new(ours.iter().zip(theirs).map(|(ours, theirs)| self.unit.ratio(*ours, *theirs)).collect())
     }
 
     /// How many times better than `reference` this is; below 1 where it is worse.
@@ -213,26 +221,43 @@ impl Figure {
         if let Some(ratios) = self.ratios(reference) {
             return Some(ratios.median);
         }
-        let (ours, theirs) = (self.sample.as_ref()?.median, reference.sample.median);
-        let ratio = if self.unit.more_is_better() { ours / theirs } else { theirs / ours };
+        let (ours, theirs) = (self.median()?, reference.sample.median);
+        let ratio = self.unit.ratio(ours, theirs);
         if ours == theirs { Some(1.0) } else { ratio.is_finite().then_some(ratio) }
+    }
+
+    /// The median of its sample.
+    pub fn median(&self) -> Option<f64> {
+        Some(self.sample.as_ref()?.median)
+    }
+
+    /// The reference of this name.
+    pub fn reference(&self, name: &str) -> Option<&Reference> {
+        self.references.iter().find(|reference| reference.name == name)
     }
 
     /// The ratios of single turns that the bar speaks of.
     pub fn bar_ratios(&self) -> Option<Sample> {
-        let bar = self.bar.as_ref()?;
-        self.ratios(self.references.iter().find(|reference| reference.name == bar.against)?)
+        self.ratios(self.reference(&self.bar.as_ref()?.against)?)
     }
 
     /// The ratio that the bar speaks of.
     pub fn bar_ratio(&self) -> Option<f64> {
-        let bar = self.bar.as_ref()?;
-        self.ratio(self.references.iter().find(|reference| reference.name == bar.against)?)
+        self.ratio(self.reference(&self.bar.as_ref()?.against)?)
     }
 
     /// Whether the bar is met; `None` if there is none, or nothing to compare.
     pub fn meets_bar(&self) -> Option<bool> {
         Some(self.bar_ratio()? >= self.bar.as_ref()?.bar)
+    }
+
+    /// What became of the bar, for people.
+    pub fn verdict(&self) -> &'static str {
+        match self.meets_bar() {
+            Some(true) => "met",
+            Some(false) => "MISSED",
+            None => "not measured",
+        }
     }
 }
 
@@ -304,18 +329,20 @@ impl Report {
     /// Adds a warning for each figure whose runs lie far apart, or were disturbed.
     pub fn warn_of_noise(&mut self) {
         for figure in &self.figures {
-            if let Some(percent) = figure.steal.filter(|percent| *percent > steal::MOST) {
-                let (group, case) = (&figure.group, &figure.case);
+            let Figure { group, case, steal, sample, .. } = figure;
+            if let Some(percent) = steal.filter(|percent| *percent > steal::MOST) {
                 self.warnings.push(format!("{group}, {case}: disturbed, {percent:.0} % stolen in a run"));
             }
-            let Some(sample) = &figure.sample else { continue };
-            if sample.spread > Sample::NOISY {
-                let percent = sample.spread * 100.0;
-                let text =
-                    format!("{}, {}: noisy, quartiles {percent:.0} % apart", figure.group, figure.case);
-                self.warnings.push(text);
+            if let Some(spread) = sample.as_ref().map(|it| it.spread).filter(|it| *it > Sample::NOISY) {
+                let percent = spread * 100.0;
+                self.warnings.push(format!("{group}, {case}: noisy, quartiles {percent:.0} % apart"));
             }
         }
+    }
+
+    /// The figure of a group and a case.
+    pub fn find(&self, group: &str, case: &str) -> Option<&Figure> {
+        self.figures.iter().find(|figure| figure.group == group && figure.case == case)
     }
 
     /// Figures whose bar is not met, or could not be judged though they have one.

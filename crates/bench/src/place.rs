@@ -1,7 +1,7 @@
 //! Where a server and its client run: between two hosts of a lab, accelerated or not, or in one.
 
-use anyhow::Result;
-use crosslane_lab::{Lab, Preload};
+use anyhow::{Context, Result};
+use crosslane_lab::{Lab, Options, Preload, Topology};
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -51,50 +51,8 @@ pub trait Place {
     }
 }
 
-/// This very host, with nothing between: the kernel's loopback.
-#[derive(Debug)]
-pub struct Here {
-    folder: tempfile::TempDir,
-}
-
-impl Here {
-    /// The place, with an empty folder.
-    ///
-    /// # Errors
-    /// The folder cannot be made.
-    pub fn new() -> Result<Self> {
-        Ok(Self { folder: tempfile::tempdir()? })
-    }
-}
-
-impl Place for Here {
-    fn name(&self) -> &str {
-        LOOPBACK
-    }
-
-    fn server(&self, program: &str) -> Result<Command> {
-        Ok(Command::new(program))
-    }
-
-    fn client(&self, program: &str) -> Result<Command> {
-        Ok(Command::new(program))
-    }
-
-    fn address(&self) -> IpAddr {
-        Ipv4Addr::LOCALHOST.into()
-    }
-
-    fn port(&self) -> Result<u16> {
-        Ok(std::net::TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?.local_addr()?.port())
-    }
-
-    fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-}
-
 /// Two hosts of a lab, or one twice.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct InLab<'a> {
     lab: &'a Lab,
     name: &'static str,
@@ -116,14 +74,8 @@ impl<'a> InLab<'a> {
     /// The lab has no two neighbours `h1` and `h2`.
     pub fn all(lab: &'a Lab) -> Result<[Self; 3]> {
         let [fabric, veth] = Self::between(lab, CLIENT, SERVER)?;
-        let loopback = Self {
-            name: LOOPBACK,
-            client: SERVER,
-            address: Ipv4Addr::LOCALHOST.into(),
-            next_port: Cell::new(22_000),
-            ..veth
-        };
-        let [_, veth] = Self::between(lab, CLIENT, SERVER)?;
+        let (address, next_port) = (Ipv4Addr::LOCALHOST.into(), Cell::new(22_000));
+        let loopback = Self { name: LOOPBACK, client: SERVER, address, next_port, ..veth.clone() };
         Ok([fabric, veth, loopback])
     }
 
@@ -132,32 +84,23 @@ impl<'a> InLab<'a> {
     /// # Errors
     /// The lab has no such hosts, or no way between them.
     pub fn between(lab: &'a Lab, client: &'static str, server: &'static str) -> Result<[Self; 2]> {
-        let place = |name, preload, address, port| Self {
-            lab,
-            name,
-            server,
-            client,
-            preload,
-            address,
-            next_port: Cell::new(port),
+        let place = |name, preload, address, port| {
+            let next_port = Cell::new(port);
+            Self { lab, name, server, client, preload, address, next_port }
         };
         let (fabric, veth) = (lab.address(server)?, lab.baseline(client, server)?);
         Ok([place(CROSSLANE, Preload::On, fabric, 20_000), place(VETH, Preload::Off, veth, 21_000)])
     }
-}
 
-impl<'a> InLab<'a> {
     /// For programs that nothing accelerates: over the fabric's IP, and over the veth pair.
     ///
     /// # Errors
     /// As [`Self::all`].
     pub fn plain(lab: &'a Lab) -> Result<[Self; 2]> {
-        let [_, veth, _] = Self::all(lab)?;
-        let fabric = lab.address(SERVER)?;
-        let ip = Self { name: PLAIN_IP, address: fabric, next_port: Cell::new(23_000), ..veth };
-        let [_, mut veth, _] = Self::all(lab)?;
-        veth.next_port = Cell::new(24_000);
-        Ok([ip, veth])
+        let [fabric, veth] = Self::between(lab, CLIENT, SERVER)?;
+        let (preload, next_port) = (Preload::Off, Cell::new(23_000));
+        let ip = Self { name: PLAIN_IP, preload, next_port, ..fabric };
+        Ok([ip, Self { next_port: Cell::new(24_000), ..veth }])
     }
 }
 
@@ -194,4 +137,19 @@ impl Place for InLab<'_> {
         let counters = self.lab.status(self.client).unwrap_or_default().counters;
         Some((counters.streams_opened, counters.stream_tx_bytes.wrapping_add(counters.stream_rx_bytes)))
     }
+}
+
+/// What a lab of two neighbours is made of, for `purpose`.
+pub(crate) fn pair(purpose: &str) -> Options {
+    Options { hosts: 2, topology: Topology::Pair, ..Options::scratch(purpose) }
+}
+
+/// Brings a lab up.
+pub(crate) fn up(options: &Options) -> Result<Lab> {
+    Lab::up(options).context("the lab does not come up")
+}
+
+/// Takes it down.
+pub(crate) fn down(lab: Lab) -> Result<()> {
+    lab.down().context("the lab does not go down")
 }

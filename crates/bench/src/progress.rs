@@ -1,6 +1,6 @@
 //! What a terminal shows while measurements run.
 
-use crate::figure::Figure;
+use crate::figure::{Figure, Reference};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Tells figures that are not of a program that the suite has run.
@@ -19,18 +19,16 @@ pub(crate) fn line(figure: &Figure) -> String {
     let Some(sample) = &figure.sample else {
         return format!("  {group}, {case}: {}", figure.missing.as_deref().unwrap_or("nothing was measured"));
     };
-    let ratios = figure
-        .references
-        .iter()
-        .filter_map(|reference| Some(format!("{:.1} x {}", figure.ratio(reference)?, reference.name)));
-    let ratios: Vec<String> = ratios.collect();
+    let ratio = |to: &Reference| Some(format!("{:.1} x {}", figure.ratio(to)?, to.name));
+    let ratios: Vec<String> = figure.references.iter().filter_map(ratio).collect();
     format!("  {group}, {case}: {:.1} {}  ({})", sample.median, unit.name(), ratios.join(", "))
 }
 
+/// How progress is shown as long as nothing is known of its end.
+pub(crate) const USUAL: &str = "  {bar:30} {pos}/{len}  {elapsed}  {msg}";
+
 /// Progress of so many steps on the terminal.
-pub(crate) fn progress(steps: u64) -> ProgressBar {
-    let bar = ProgressBar::new(steps);
-    let style = ProgressStyle::with_template("  {bar:30} {pos}/{len}  {elapsed}  {msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
+pub(crate) fn progress(steps: u64, template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template);
+    ProgressBar::new(steps).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

@@ -17,14 +17,14 @@ pub struct Quick {
 
 impl Quick {
     /// Those of the programs that are wanted.
-    pub(crate) fn programs(&self) -> Vec<Box<dyn Program>> {
-        program::all().into_iter().filter(|program| self.wants(program.name())).collect()
+    pub(crate) fn programs(&self) -> Vec<Program> {
+        program::all().into_iter().filter(|program| self.wants(program.name)).collect()
     }
 
     /// Those that nothing accelerates.
-    pub(crate) fn plain_programs(&self) -> Vec<Box<dyn Program>> {
+    pub(crate) fn plain_programs(&self) -> Vec<Program> {
         let programs = program::over_ip().into_iter();
-        programs.filter(|program| self.wants("ip") || self.wants(program.name())).collect()
+        programs.filter(|program| self.wants("ip") || self.wants(program.name)).collect()
     }
 
     /// Whether the part of this name is wanted.

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::Duration;
 
@@ -109,6 +110,14 @@ impl Speaker {
 pub fn tell(to: &mut impl Write, words: &impl Serialize) -> Result<()> {
     writeln!(to, "{}", serde_json::to_string(words)?)?;
     Ok(())
+}
+
+/// Where this program is, of which copies are started.
+///
+/// # Errors
+/// The kernel does not tell.
+pub fn own_program() -> Result<PathBuf> {
+    std::env::current_exe().context("cannot find my own program")
 }
 
 /// Ends this process with the one that started it, also where that is killed and nobody looks at a socket.

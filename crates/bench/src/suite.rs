@@ -1,15 +1,15 @@
 //! Whole runs: `crosslane bench quick` and `crosslane demo`.
 
-use crate::affinity::{Confined, Cores};
+use crate::affinity::{Cores, Pin};
 use crate::compare::{Setting, compare, steps};
 use crate::figure::{Figure, Report, Sample, Unit};
 use crate::perf::Plan;
-use crate::place::{InLab, Place};
+use crate::place::{self, InLab, Place};
 use crate::program::{self, Effort, Program};
-use crate::progress::{line, progress, tell};
+use crate::progress::{USUAL, line, progress, tell};
 use crate::quick::Quick;
-use crate::{figure, perf, transit};
-use anyhow::{Context, Result, bail};
+use crate::{perf, transit};
+use anyhow::{Result, bail};
 use crosslane_lab::{Lab, Options};
 use indicatif::ProgressBar;
 use std::time::Duration;
@@ -35,7 +35,7 @@ const PINNED: Cores = Cores { near: 0, far: 1 };
 /// Something is not; with the names of all that is.
 pub fn check(quick: &Quick) -> Result<()> {
     let (all, plain) = (program::all(), program::over_ip());
-    let programs = all.iter().chain(&plain).map(|program| program.name());
+    let programs = all.iter().chain(&plain).map(|program| program.name);
     let mut names: Vec<&str> = PARTS.into_iter().chain(transit::names()).chain(programs).collect();
     names.dedup();
     match quick.only.iter().find(|only| !names.contains(&only.as_str())) {
@@ -65,11 +65,8 @@ pub fn quick(quick: &Quick) -> Result<Report> {
     }
     transit::measure(quick, &mut report);
     if quick.pinned {
-        match Confined::to(PINNED) {
-            Ok(confined) => {
-                in_lab(quick, ", on 2 processors", false, &mut report)?;
-                drop(confined);
-            }
+        match Pin::both(PINNED) {
+            Ok(_confined) => in_lab(quick, ", on 2 processors", false, &mut report)?,
             Err(error) => report.warnings.push(format!("nothing was run on two processors: {error:#}")),
         }
     }
@@ -90,27 +87,23 @@ fn in_lab(quick: &Quick, remark: &str, bars: bool, report: &mut Report) -> Resul
         return Ok(());
     }
     let setting = Setting { runs: quick.runs, effort: quick.effort, bars, remark: remark.to_owned() };
-    let lab =
-        Lab::up(&Options { hosts: 2, topology: crosslane_lab::Topology::Pair, ..Options::scratch("bench") })
-            .context("the lab does not come up")?;
+    let lab = place::up(&place::pair("bench"))?;
     let places = InLab::all(&lab)?;
-    let places: Vec<&dyn Place> = places.iter().map(|place| place as &dyn Place).collect();
-    let progress = progress(programs.len() as u64 * steps(places.len(), &setting));
+    let progress = progress(programs.len() as u64 * steps(places.len(), &setting), USUAL);
     run_all(&programs, &places, &setting, &progress, report);
     if idle {
         progress.set_message(format!("{IDLE_CONNECTIONS} idle connections{remark}"));
-        report.figures.push(idle_connections(&lab, places[0], remark, quick.runs));
+        report.figures.push(idle_connections(&lab, &places[0], remark, quick.runs));
     }
     if !lab.state().tun && !plain.is_empty() {
         report.warnings.push("no /dev/net/tun for this user: IP over the fabric was not measured".to_owned());
     } else {
         let places = InLab::plain(&lab)?;
-        let places: Vec<&dyn Place> = places.iter().map(|place| place as &dyn Place).collect();
         progress.inc_length(plain.len() as u64 * steps(places.len(), &setting));
         run_all(&plain, &places, &setting, &progress, report);
     }
     progress.finish_and_clear();
-    lab.down().context("the lab does not go down")
+    place::down(lab)
 }
 
 /// A ring in which nothing moves.
@@ -143,13 +136,11 @@ pub(crate) fn daemons(lab: &Lab) -> Vec<u32> {
 /// What idle processes use, held against `limit` percent of a processor.
 fn idle_figure(group: &str, case: String, limit: f64, measured: Result<Vec<f64>>) -> Figure {
     let name = format!("limit of {limit} %");
-    let (values, missing) = match measured {
-        // Nothing at all would have no ratio to the limit.
-        Ok(values) => (values.into_iter().map(|value| value.max(LEAST)).collect(), None),
-        Err(error) => (Vec::new(), Some(format!("{error:#}"))),
-    };
-    let figure = Figure::new(group, case, Unit::PercentOfCore, Sample::new(values));
-    Figure { missing, ..figure.against(&name, Sample::new(vec![limit])).bar(&name, 1.0, None) }
+    let missing = measured.as_ref().err().map(|error| format!("{error:#}"));
+    // Nothing at all would have no ratio to the limit.
+    let values = measured.unwrap_or_default().into_iter().map(|value| value.max(LEAST)).collect();
+    let figure = Figure::new(group, case, Unit::PercentOfCore, Sample::new(values)).without(missing);
+    figure.against(&name, Sample::new(vec![limit])).bar(&name, 1.0, None)
 }
 
 /// Three hosts in a ring, program after program, with progress on the terminal.
@@ -159,41 +150,33 @@ fn idle_figure(group: &str, case: String, limit: f64, measured: Result<Vec<f64>>
 pub fn demo(runs: usize) -> Result<Report> {
     let setting = Setting { runs, effort: Effort::Short, bars: false, remark: String::new() };
     eprintln!("Three hosts in a ring, each a network namespace with its own crosslaned ...");
-    let lab = Lab::up(&Options::scratch("demo")).context("the lab does not come up")?;
+    let lab = place::up(&Options::scratch("demo"))?;
     for host in &lab.state().hosts {
         eprintln!("  {}  {}  {}", host.name, host.address, host.address6);
     }
     let places = InLab::all(&lab)?;
-    let places: Vec<&dyn Place> = places.iter().map(|place| place as &dyn Place).collect();
     let mut report = Report::new("Unmodified programs between h1 and h2");
     let programs = program::shown();
-    let progress = progress(programs.len() as u64 * steps(places.len(), &setting));
+    let progress = progress(programs.len() as u64 * steps(places.len(), &setting), USUAL);
     run_all(&programs, &places, &setting, &progress, &mut report);
     progress.finish_and_clear();
-    lab.down().context("the lab does not go down")?;
+    place::down(lab)?;
     Ok(report)
 }
 
 /// Runs `programs` one after the other, and tells each figure as it comes in.
 fn run_all(
-    programs: &[Box<dyn Program>],
-    places: &[&dyn Place],
+    programs: &[Program],
+    places: &[impl Place],
     setting: &Setting,
     progress: &ProgressBar,
     report: &mut Report,
 ) {
     for program in programs {
-        let figures = compare(&**program, places, setting, progress);
-        for figure in &figures {
-            tell(progress, &line(figure));
-        }
+        let figures = compare(program, places, setting, progress);
+        figures.iter().for_each(|figure| tell(progress, &line(figure)));
         report.figures.extend(figures);
     }
-}
-
-/// Whether all bars of `report` are met.
-pub fn passes(report: &figure::Report) -> bool {
-    report.failed().next().is_none()
 }
 
 #[cfg(test)]

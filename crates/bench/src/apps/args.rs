@@ -2,7 +2,6 @@
 
 use super::{Plan, catalogue, measure, table};
 use crate::cli::Output;
-use crate::suite;
 use anyhow::{Result, bail};
 use clap::Args;
 
@@ -82,11 +81,7 @@ pub fn run_apps(args: &AppsArgs) -> Result<()> {
         only: args.only.clone(),
         two_processors: !args.all_processors,
     })?;
-    args.output.deliver_in(&report, table::table, table::markdown)?;
-    if args.check && !suite::passes(&report) {
-        bail!("{} bars are missed", report.failed().count());
-    }
-    Ok(())
+    args.output.conclude(args.check, &report, table::table, table::markdown)
 }
 
 #[cfg(test)]

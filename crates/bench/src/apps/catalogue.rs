@@ -4,7 +4,8 @@ use super::servers;
 use super::sides::{Sides, whole};
 use crate::figure::Unit;
 use crate::program::process::Server;
-use anyhow::{Context, Result};
+use crate::program::redis;
+use anyhow::{Context, Result, bail};
 use crosslane_apps::kafka::{self, Manner};
 use crosslane_apps::mpi::{Hosts, Mpi, PingPong};
 use crosslane_apps::need::{Need, of};
@@ -27,15 +28,28 @@ pub(super) struct App {
     /// What must be installed.
     pub(super) needs: &'static [Need],
     /// Starts its servers.
-    pub(super) serve: fn(&Site<'_>) -> Result<Vec<Server>>,
-    /// Its client, for so many seconds.
-    pub(super) ask: fn(&Sides<'_>, f64) -> Result<Command>,
+    pub(super) serve: Serve,
+    /// Its client.
+    pub(super) client: Client,
     /// What the client did, by what it printed.
     pub(super) read: fn(&str) -> Result<Work>,
     /// How long each server is asked before anything counts, s: one that compiles while it runs.
     pub(super) warm_up: f64,
     /// Why it is below TCP, if it is and that is known.
     pub(super) limit: Option<&'static str>,
+}
+
+type Serve = fn(&Site<'_>) -> Result<Vec<Server>>;
+
+/// What asks.
+#[derive(Clone, Copy)]
+pub(super) enum Client {
+    /// A script, to count in one of its kinds.
+    Script(Script, &'static str),
+    /// Something else, for so many seconds.
+    Program(fn(&Sides<'_>, f64) -> Result<Command>),
+    /// Two processes, and the bytes that go there and back.
+    Mpi(Mpi, usize),
 }
 
 const NGINX: &[Need] = &[Need::new("nginx", "nginx-light"), Need::new("wrk", "wrk")];
@@ -56,203 +70,137 @@ const HANDSHAKE: &str =
 const SET_UP: &str = "a stream is announced before its handshake: two round trips in which the daemons and both programs wake \
      one after the other, where TCP's one wakes the server only";
 
-/// What most have in common: a script's client that prints JSON, requests in a second.
-const SCRIPT: App = App {
+/// What most have in common: requests in a second.
+const USUAL: App = App {
     name: "",
     title: "",
     unit: Unit::PerSecond,
     per: "a request",
     needs: of::PYTHON_ALONE,
     serve: servers::none,
-    ask: |_, _| anyhow::bail!("nothing is asked"),
+    client: Client::Program(|_, _| bail!("nothing is asked")),
     read: Work::json,
     warm_up: 0.0,
     limit: None,
 };
 
+/// The client of a script, which prints JSON, and the servers that it asks.
+const fn script(name: &'static str, title: &'static str, script: Script, kind: &'static str) -> App {
+    let serve: Serve = match script {
+        Script::Rpc => |at| servers::script(Script::Rpc, at),
+        Script::ZeroMq => |at| servers::script(Script::ZeroMq, at),
+        Script::ZooKeeper => servers::zookeeper,
+        Script::Amqp => servers::rabbitmq,
+        Script::Memcached => servers::memcached,
+        Script::Connections => |at| servers::script(Script::Connections, at),
+        Script::Fetch => |at| servers::script(Script::Fetch, at),
+    };
+    App { name, title, needs: script.needs(), serve, client: Client::Script(script, kind), ..USUAL }
+}
+
+/// Two processes of an MPI job that send so many bytes there and back.
+const fn mpi(name: &'static str, title: &'static str, mpi: Mpi, bytes: usize) -> App {
+    let (per, client) = ("a message there and back", Client::Mpi(mpi, bytes));
+    App { name, title, per, needs: mpi.needs(), client, ..USUAL }
+}
+
+/// `app`, which counts megabytes.
+const fn in_megabytes(app: App) -> App {
+    App { unit: Unit::MegabytesPerSecond, per: "a MB", ..app }
+}
+
 /// All of them.
 pub(super) const APPS: &[App] = &[
+    script("grpc-unary", "gRPC (Python), unary, 64 B", Script::Rpc, "unary"),
+    in_megabytes(script("grpc-bulk", "gRPC (Python), 16 MB there and back", Script::Rpc, "bulk")),
+    script("zeromq-ask", "ZeroMQ, 64 B there and back", Script::ZeroMq, "ask"),
+    in_megabytes(script("zeromq-flow", "ZeroMQ, 64 KB, 32 under way", Script::ZeroMq, "flow")),
     App {
-        name: "grpc-unary",
-        title: "gRPC (Python), unary, 64 B",
-        needs: of::GRPC,
-        serve: |at| servers::script(Script::Rpc, at),
-        ask: |sides, time| Script::Rpc.rate(&sides.client, time, "unary"),
-        ..SCRIPT
-    },
-    App {
-        name: "grpc-bulk",
-        title: "gRPC (Python), 16 MB there and back",
-        unit: Unit::MegabytesPerSecond,
-        per: "a MB",
-        needs: of::GRPC,
-        serve: |at| servers::script(Script::Rpc, at),
-        ask: |sides, time| Script::Rpc.rate(&sides.client, time, "bulk"),
-        ..SCRIPT
-    },
-    App {
-        name: "zeromq-ask",
-        title: "ZeroMQ, 64 B there and back",
-        needs: of::ZEROMQ,
-        serve: |at| servers::script(Script::ZeroMq, at),
-        ask: |sides, time| Script::ZeroMq.rate(&sides.client, time, "ask"),
-        ..SCRIPT
-    },
-    App {
-        name: "zeromq-flow",
-        title: "ZeroMQ, 64 KB, 32 under way",
-        unit: Unit::MegabytesPerSecond,
-        per: "a MB",
-        needs: of::ZEROMQ,
-        serve: |at| servers::script(Script::ZeroMq, at),
-        ask: |sides, time| Script::ZeroMq.rate(&sides.client, time, "flow"),
-        ..SCRIPT
-    },
-    App {
-        name: "zookeeper",
-        title: "ZooKeeper (kazoo), reads of 1 KB",
         warm_up: COMPILING,
-        needs: of::ZOOKEEPER,
-        serve: servers::zookeeper,
-        ask: |sides, time| Script::ZooKeeper.rate(&sides.client, time, "get"),
-        ..SCRIPT
+        ..script("zookeeper", "ZooKeeper (kazoo), reads of 1 KB", Script::ZooKeeper, "get")
     },
     App {
-        name: "zookeeper-32",
-        title: "ZooKeeper (kazoo), 32 under way",
         warm_up: COMPILING,
-        needs: of::ZOOKEEPER,
-        serve: servers::zookeeper,
-        ask: |sides, time| Script::ZooKeeper.rate(&sides.client, time, "many"),
-        ..SCRIPT
+        ..script("zookeeper-32", "ZooKeeper (kazoo), 32 under way", Script::ZooKeeper, "many")
     },
     App {
-        name: "rabbitmq",
-        title: "RabbitMQ (pika), 100 B, 100 under way",
         per: "a message",
-        needs: of::RABBITMQ,
-        serve: servers::rabbitmq,
-        ask: |sides, time| Script::Amqp.rate(&sides.client, time, "small"),
-        ..SCRIPT
+        ..script("rabbitmq", "RabbitMQ (pika), 100 B, 100 under way", Script::Amqp, "small")
     },
     App {
         name: "kafka",
         title: "Kafka, producer, 1 KB in batches",
-        ask: |sides, time| kafka::producer(&sides.client, Manner::Batches, producing(time)),
+        client: Client::Program(|sides, time| producer(sides, Manner::Batches, time)),
         ..KAFKA
     },
     App {
         name: "kafka-one",
         title: "Kafka, producer, 100 B, one request under way",
-        ask: |sides, time| kafka::producer(&sides.client, Manner::OneByOne, producing(time)),
+        client: Client::Program(|sides, time| producer(sides, Manner::OneByOne, time)),
         ..KAFKA
     },
-    App {
+    in_megabytes(App {
         name: "nbd-fio",
         title: "nbdkit, fio, 16 KB at random, 16 under way",
-        unit: Unit::MegabytesPerSecond,
-        per: "a MB",
         needs: of::NBD,
         serve: servers::nbd,
-        ask: |sides, time| nbd::rate(&sides.client, time),
+        client: Client::Program(|sides, time| nbd::rate(&sides.client, time)),
         read: nbd::read,
-        ..SCRIPT
-    },
-    App {
-        name: "openmpi-8",
-        title: "Open MPI, 8 B there and back",
-        ask: |s, t| mpi(Mpi::Open, s, t, 8),
-        ..OPEN_MPI
-    },
-    App {
-        name: "openmpi-1m",
-        title: "Open MPI, 1 MB there and back",
-        ask: |sides, time| mpi(Mpi::Open, sides, time, 1 << 20),
-        ..OPEN_MPI
-    },
-    App {
-        name: "mpich-8",
-        title: "MPICH (UCX), 8 B there and back",
-        ask: |s, t| mpi(Mpi::Mpich, s, t, 8),
-        ..MPICH
-    },
-    App {
-        name: "mpich-1m",
-        title: "MPICH (UCX), 1 MB there and back",
-        ask: |sides, time| mpi(Mpi::Mpich, sides, time, 1 << 20),
-        ..MPICH
-    },
+        ..USUAL
+    }),
+    mpi("openmpi-8", "Open MPI, 8 B there and back", Mpi::Open, 8),
+    mpi("openmpi-1m", "Open MPI, 1 MB there and back", Mpi::Open, 1 << 20),
+    mpi("mpich-8", "MPICH (UCX), 8 B there and back", Mpi::Mpich, 8),
+    mpi("mpich-1m", "MPICH (UCX), 1 MB there and back", Mpi::Mpich, 1 << 20),
     App {
         name: "haproxy",
         title: "HAProxy by splice before nginx, 256 KB",
         needs: HAPROXY,
         serve: servers::haproxy,
-        ask: |sides, time| wrk(sides, time, 4, "middle"),
+        client: Client::Program(|sides, time| wrk(sides, time, 4, "middle")),
         read: read_wrk,
         limit: Some(SPLICE),
-        ..SCRIPT
+        ..USUAL
     },
     App {
         name: "nginx",
         title: "nginx, wrk, 4 KB, 16 connections",
         needs: NGINX,
         serve: servers::nginx,
-        ask: |sides, time| wrk(sides, time, 16, "small"),
+        client: Client::Program(|sides, time| wrk(sides, time, 16, "small")),
         read: read_wrk,
-        ..SCRIPT
+        ..USUAL
     },
     App {
         name: "redis",
         title: "redis, GET, 50 clients",
         needs: REDIS,
         serve: servers::redis,
-        ask: redis_benchmark,
+        client: Client::Program(redis_benchmark),
         read: read_redis,
-        ..SCRIPT
+        ..USUAL
     },
-    App {
-        name: "memcached",
-        title: "memcached, 100 B, one after the other",
-        needs: of::MEMCACHED,
-        serve: servers::memcached,
-        ask: |sides, time| Script::Memcached.rate(&sides.client, time, "get"),
-        ..SCRIPT
-    },
+    script("memcached", "memcached, 100 B, one after the other", Script::Memcached, "get"),
     App {
         name: "postgres",
         title: "PostgreSQL, pgbench -S, 4 clients",
         per: "a transaction",
         needs: POSTGRES,
         serve: servers::postgres,
-        ask: servers::pgbench,
+        client: Client::Program(servers::pgbench),
         read: read_pgbench,
-        ..SCRIPT
+        ..USUAL
     },
+    script("node-fetch", "Node.js, fetch, 4 KB there and back, 8 at once", Script::Fetch, "small"),
     App {
-        name: "node-fetch",
-        title: "Node.js, fetch, 4 KB there and back, 8 at once",
-        needs: of::NODE,
-        serve: |at| servers::script(Script::Fetch, at),
-        ask: |sides, time| Script::Fetch.rate(&sides.client, time, "small"),
-        ..SCRIPT
-    },
-    App {
-        name: "row",
-        title: "connections in a row: connect, 1 B, close",
         per: "a connection",
-        serve: servers::connections,
-        ask: |sides, time| servers::connecting(sides, time, "row"),
         limit: Some(HANDSHAKE),
-        ..SCRIPT
+        ..script("row", "connections in a row: connect, 1 B, close", Script::Connections, "row")
     },
     App {
-        name: "kept",
-        title: "connections kept, 300 at a time: connect, 1 B",
         per: "a connection",
-        serve: servers::connections,
-        ask: |sides, time| servers::connecting(sides, time, "kept"),
         limit: Some(SET_UP),
-        ..SCRIPT
+        ..script("kept", "connections kept, 300 at a time: connect, 1 B", Script::Connections, "kept")
     },
 ];
 
@@ -262,22 +210,29 @@ const KAFKA: App = App {
     needs: of::KAFKA,
     serve: servers::kafka,
     read: kafka::read,
-    ..SCRIPT
+    ..USUAL
 };
+
 /// A producer compiles for some seconds; only what comes behind counts.
-fn producing(seconds: f64) -> u32 {
-    whole(seconds).max(11)
+fn producer(sides: &Sides<'_>, manner: Manner, seconds: f64) -> Result<Command> {
+    kafka::producer(&sides.client, manner, whole(seconds).max(11))
 }
 
-const OPEN_MPI: App = App { per: "a message there and back", needs: of::OPEN_MPI, ..SCRIPT };
-const MPICH: App = App { needs: of::MPICH, ..OPEN_MPI };
-
-/// Two processes of an MPI job.
-fn mpi(mpi: Mpi, sides: &Sides<'_>, seconds: f64, bytes: usize) -> Result<Command> {
-    let (near, far) = (("h1", sides.client.start), ("h2", sides.server.start));
-    let hosts = Hosts { near, far, interface: sides.interface };
-    let job = PingPong::prepare(mpi, sides.client.folder, &hosts)?;
-    job.command(&hosts, &["rate", &bytes.to_string(), &seconds.to_string()])
+impl App {
+    /// Its client, for so many seconds.
+    pub(super) fn ask(&self, sides: &Sides<'_>, seconds: f64) -> Result<Command> {
+        match self.client {
+            Client::Script(Script::Connections, kind) => servers::connecting(sides, seconds, kind),
+            Client::Script(script, kind) => script.rate(&sides.client, seconds, kind),
+            Client::Program(client) => client(sides, seconds),
+            Client::Mpi(mpi, bytes) => {
+                let (near, far) = (("h1", sides.client.start), ("h2", sides.server.start));
+                let hosts = Hosts { near, far, interface: sides.interface };
+                let job = PingPong::prepare(mpi, sides.client.folder, &hosts)?;
+                job.command(&hosts, &["rate", &bytes.to_string(), &seconds.to_string()])
+            }
+        }
+    }
 }
 
 fn wrk(sides: &Sides<'_>, seconds: f64, connections: u32, file: &str) -> Result<Command> {
@@ -303,9 +258,7 @@ fn number(text: &str) -> Result<f64> {
 }
 
 fn read_redis(out: &str) -> Result<Work> {
-    let line =
-        out.lines().rfind(|line| line.starts_with("\"GET\"")).context("redis-benchmark gave no GET")?;
-    let rate = number(line.split(',').nth(1).unwrap_or_default())?;
+    let rate = number(redis::get(out)?.split(',').nth(1).unwrap_or_default())?;
     Work::at_rate(f64::from(REQUESTS), rate)
 }
 

@@ -8,15 +8,15 @@ mod spent;
 mod table;
 mod turns;
 
-use crate::affinity::{Confined, Cores};
+use crate::affinity::{confined, on};
 use crate::figure::{Figure, Report};
-use crate::place::InLab;
+use crate::place;
 use crate::program::VETH;
-use crate::progress::{line, progress, tell};
-use anyhow::{Context, Result};
+use crate::progress::{USUAL, line, progress, tell};
+use anyhow::{Result, anyhow};
 use catalogue::App;
 use crosslane_apps::need::missing;
-use crosslane_lab::{Lab, Options, Topology};
+use crosslane_lab::Lab;
 
 /// Least part of TCP's rate.
 const BAR: f64 = 0.95;
@@ -50,13 +50,11 @@ pub fn measure(plan: &Plan) -> Result<Report> {
         "crosslane bench apps, medians of {} turns of {} s{}",
         plan.turns,
         plan.seconds,
-        if plan.two_processors { ", on two processors" } else { "" }
+        on(plan.two_processors)
     ));
-    let confined = plan.two_processors.then(|| Cores::pick_close().and_then(Confined::to)).transpose();
-    let confined = confined.context("two processors were wanted (--all-processors uses all)")?;
-    let options = Options { hosts: 2, topology: Topology::Pair, ..Options::scratch("apps") };
-    let lab = Lab::up(&options).context("the lab does not come up")?;
-    let progress = progress((plan.apps().count() * plan.turns * 2) as u64);
+    let confined = confined(plan.two_processors)?;
+    let lab = place::up(&place::pair("apps"))?;
+    let progress = progress((plan.apps().count() * plan.turns * 2) as u64, USUAL);
     for app in plan.apps() {
         let figures = run(app, &lab, plan, &progress);
         figures.iter().for_each(|figure| tell(&progress, &line(figure)));
@@ -64,7 +62,7 @@ pub fn measure(plan: &Plan) -> Result<Report> {
         report.figures.extend(figures);
     }
     progress.finish_and_clear();
-    lab.down().context("the lab does not go down")?;
+    place::down(lab)?;
     drop(confined);
     report.warn_of_noise();
     Ok(report)
@@ -75,15 +73,14 @@ fn run(app: &App, lab: &Lab, plan: &Plan, progress: &indicatif::ProgressBar) -> 
     let outcome = match missing(app.needs) {
         Some(need) => {
             progress.inc(plan.turns as u64 * 2);
-            Err(anyhow::anyhow!("{} is not installed ({})", need.what, need.source))
+            Err(anyhow!("{} is not installed ({})", need.what, need.source))
         }
         None => turns::by_turns(app, lab, plan, progress),
     };
     outcome.map_or_else(
         |why| {
-            let missing = Some(format!("{why:#}"));
             let figure = Figure::new(app.name, app.title, app.unit, None).bar(VETH, BAR, None);
-            vec![Figure { missing, ..figure }]
+            vec![figure.without(Some(format!("{why:#}")))]
         },
         |runs| runs.figures(app),
     )
@@ -93,11 +90,6 @@ fn run(app: &App, lab: &Lab, plan: &Plan, progress: &indicatif::ProgressBar) -> 
 fn remark(app: &App, rate: &Figure) -> Option<String> {
     let why = app.limit.filter(|_| rate.meets_bar() == Some(false))?;
     Some(format!("{}: below {BAR} of TCP: {why}", app.name))
-}
-
-/// The two ways of the same lab.
-fn ways(lab: &Lab) -> Result<[InLab<'_>; 2]> {
-    InLab::between(lab, "h1", "h2")
 }
 
 #[cfg(test)]

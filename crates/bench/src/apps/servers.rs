@@ -2,6 +2,7 @@
 
 use super::sides::{Sides, whole};
 use crate::program::process::{Server, run};
+use crate::program::web::nginx as nginx_of;
 use anyhow::{Context, Result};
 use crosslane_apps::script::Script;
 use crosslane_apps::{Site, haproxy as proxy, kafka, nbd as disk, rabbitmq as broker, zookeeper as keeper};
@@ -46,15 +47,10 @@ pub(super) fn rabbitmq(at: &Site<'_>) -> Result<Vec<Server>> {
 
 pub(super) fn redis(at: &Site<'_>) -> Result<Vec<Server>> {
     let mut command = at.command("redis-server")?;
-    command.args([
-        "--port",
-        &at.port.to_string(),
-        "--bind",
-        &at.address.to_string(),
-        "--protected-mode",
-        "no",
-    ]);
-    command.args(["--save", "", "--appendonly", "no", "--daemonize", "no", "--dir"]).arg(at.folder);
+    command.args(["--port", &at.port.to_string(), "--bind", &at.address.to_string()]);
+    command
+        .args(["--protected-mode", "no", "--save", "", "--appendonly", "no", "--daemonize", "no", "--dir"])
+        .arg(at.folder);
     Ok(vec![Server::start(command, at.port)?])
 }
 
@@ -72,22 +68,7 @@ pub(super) fn nginx(at: &Site<'_>) -> Result<Vec<Server>> {
     fs::create_dir_all(&files)?;
     fs::write(files.join("small"), vec![b'x'; 4096])?;
     fs::write(files.join("middle"), vec![b'x'; 256 << 10])?;
-    let place = folder.display();
-    let user = if is_root() { "user root;" } else { "" };
-    let settings = folder.join("nginx.conf");
-    let text = format!(
-        "{user} daemon off; worker_processes 1; pid {place}/pid; error_log stderr crit;\n\
-         events {{ worker_connections 1024; }}\n\
-         http {{ access_log off; keepalive_requests 10000000; sendfile on;\n\
-         client_body_temp_path {place}/body; proxy_temp_path {place}/proxy;\n\
-         fastcgi_temp_path {place}/fastcgi; uwsgi_temp_path {place}/uwsgi; scgi_temp_path {place}/scgi;\n\
-         server {{ listen {}; root {}; }} }}\n",
-        at.socket(),
-        files.display()
-    );
-    fs::write(&settings, text)?;
-    let mut command = at.command("nginx")?;
-    command.arg("-e").arg("stderr").arg("-c").arg(&settings);
+    let command = nginx_of(at.command("nginx")?, &folder, &files, &at.socket().to_string())?;
     Ok(vec![Server::start(command, at.port)?])
 }
 
@@ -128,11 +109,6 @@ pub(super) fn postgres(at: &Site<'_>) -> Result<Vec<Server>> {
     Ok(vec![server])
 }
 
-/// The server of plain connections.
-pub(super) fn connections(at: &Site<'_>) -> Result<Vec<Server>> {
-    script(Script::Connections, at)
-}
-
 /// A client that makes connections. Of those that are over the kernel keeps few: with tens of thousands it is the search for a
 /// free port that is measured.
 pub(super) fn connecting(sides: &Sides<'_>, seconds: f64, kind: &str) -> Result<Command> {
@@ -168,12 +144,9 @@ fn client(at: &Site<'_>) -> Result<Command> {
 /// The folder of the newest version's programs.
 fn postgres_folder() -> Result<PathBuf> {
     let versions = fs::read_dir(Path::new(POSTGRES_CONTROL)).context("PostgreSQL's versions")?.flatten();
-    let mut found: Vec<PathBuf> = versions
-        .map(|version| version.path().join("bin"))
-        .filter(|bin| bin.join("pgbench").is_file())
-        .collect();
-    found.sort();
-    found.pop().context("PostgreSQL has no pgbench")
+    let folders = versions.map(|version| version.path().join("bin"));
+    let newest = folders.filter(|bin| bin.join("pgbench").is_file()).max();
+    newest.context("PostgreSQL has no pgbench")
 }
 
 fn is_root() -> bool {

@@ -1,7 +1,7 @@
 //! The table of `bench apps`: one line for each program.
 
-use crate::export::{columns, heading, markdown_columns, notes};
-use crate::figure::{Figure, Reference, Report};
+use crate::export::{columns, heading, markdown_columns, notes, number, or_dash, two};
+use crate::figure::{Figure, Report};
 use crate::program::VETH;
 use crate::steal;
 
@@ -35,39 +35,25 @@ fn spent<'a>(report: &'a Report, rate: &Figure) -> Option<&'a Figure> {
 }
 
 fn row(rate: &Figure, spent: Option<&Figure>) -> Vec<String> {
-    let none = || "-".to_owned();
     let mut row = vec![rate.case.clone(), rate.unit.name().to_owned()];
     row.extend(numbers(Some(rate)));
-    let ratios = tcp(rate).and_then(|tcp| rate.ratios(tcp));
-    let of = |pick: fn(f64, f64) -> f64| {
-        let runs = ratios.as_ref()?.runs.iter().copied().reduce(pick)?;
-        Some(format!("{runs:.2}"))
-    };
-    row.extend([of(f64::min).unwrap_or_else(none), of(f64::max).unwrap_or_else(none)]);
+    let ratios = rate.reference(VETH).and_then(|tcp| rate.ratios(tcp));
+    let of = |pick: fn(f64, f64) -> f64| ratios.as_ref()?.runs.iter().copied().reduce(pick);
+    row.extend([f64::min, f64::max].map(|pick| two(of(pick))));
     row.extend(numbers(spent));
-    row.push(rate.steal.map_or_else(none, |percent| {
+    row.push(or_dash(rate.steal, |percent| {
         format!("{percent:.1}{}", if percent > steal::MOST { " (disturbed)" } else { "" })
     }));
-    let verdict = match rate.meets_bar() {
-        Some(true) => "met",
-        Some(false) => "MISSED",
-        None => "not measured",
-    };
-    row.push(verdict.to_owned());
+    row.push(rate.verdict().to_owned());
     row
 }
 
 /// Ours, TCP's, and the ratio.
 fn numbers(figure: Option<&Figure>) -> [String; 3] {
-    let number = |value: Option<f64>| value.map_or("-".to_owned(), crate::export::number);
-    let ours = figure.and_then(|figure| Some(figure.sample.as_ref()?.median));
-    let tcp = figure.and_then(|figure| Some((figure, tcp(figure)?)));
-    let ratio = tcp.and_then(|(figure, tcp)| figure.ratio(tcp));
-    [number(ours), number(tcp.map(|(_, tcp)| tcp.sample.median)), number(ratio)]
-}
-
-fn tcp(figure: &Figure) -> Option<&Reference> {
-    figure.references.iter().find(|reference| reference.name == VETH)
+    let tcp = figure.and_then(|figure| figure.reference(VETH));
+    let ratio = figure.zip(tcp).and_then(|(figure, tcp)| figure.ratio(tcp));
+    let ours = figure.and_then(Figure::median);
+    [ours, tcp.map(|tcp| tcp.sample.median), ratio].map(|value| or_dash(value, number))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::catalogue::App;
 use super::sides::Sides;
 use super::spent::Hosts;
-use super::{BAR, Plan, ways};
+use super::{BAR, Plan};
 use crate::figure::{Figure, Sample, Unit};
 use crate::place::{InLab, Place};
 use crate::program::VETH;
@@ -55,7 +55,7 @@ impl Runs {
 /// # Errors
 /// A server does not listen, a client fails, or no stream carried what should be on one.
 pub(super) fn by_turns(app: &App, lab: &Lab, plan: &Plan, progress: &ProgressBar) -> Result<Runs> {
-    let places = ways(lab)?;
+    let places = InLab::between(lab, "h1", "h2")?;
     let folder = lab.folder().join(app.name);
     fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
     let hosts = Hosts::of(&daemons(lab))?;
@@ -70,12 +70,8 @@ pub(super) fn by_turns(app: &App, lab: &Lab, plan: &Plan, progress: &ProgressBar
     }
     for turn in 1..=plan.turns {
         for (number, way) in sides.iter().enumerate() {
-            progress.set_message(format!(
-                "{} over {}, turn {turn} of {}",
-                app.name,
-                way.place.name(),
-                plan.turns
-            ));
+            let (place, turns) = (way.place.name(), plan.turns);
+            progress.set_message(format!("{} over {place}, turn {turn} of {turns}", app.name));
             let ((rate, spent), steal) = steady(|| way.run(app, &hosts, plan.seconds))?;
             runs.rates[number].push(rate);
             runs.spent[number].push(spent);
@@ -113,7 +109,7 @@ impl<'a> Way<'a> {
 
     /// Rate, and processor time of one unit of work, us.
     fn run(&self, app: &App, hosts: &Hosts, seconds: f64) -> Result<(f64, f64)> {
-        let command = self.with(|sides| (app.ask)(sides, seconds))?;
+        let command = self.with(|sides| app.ask(sides, seconds))?;
         let (carried, before, daemons) = (self.place.carried(), hosts.spent(), hosts.spent_by_daemons());
         let said = run(command, BESIDE + Duration::from_secs_f64(seconds))?;
         let (spent, daemons) = (hosts.spent() - before, hosts.spent_by_daemons() - daemons);
@@ -131,8 +127,6 @@ impl<'a> Way<'a> {
 impl Drop for Way<'_> {
     /// What was started last goes first.
     fn drop(&mut self) {
-        while let Some(server) = self.servers.pop() {
-            drop(server);
-        }
+        while self.servers.pop().is_some() {}
     }
 }

@@ -10,9 +10,11 @@ use super::session::Session;
 use super::{Case, Over};
 use crate::affinity::Cores;
 use crate::figure::{Figure, Report, Sample, Unit};
+use crate::place;
+use crate::speaker::{Speaker, own_program};
 use anyhow::{Context, Result};
 use crosslane_lab::{Lab, Options, Preload, Topology};
-use sides::{Outcome, Owner, Question, Requester};
+use sides::{Offer, Outcome, Question};
 use std::path::PathBuf;
 
 /// What is measured.
@@ -72,17 +74,14 @@ struct Measured {
 /// # Errors
 /// The lab does not come up, or a side fails or falls silent.
 pub fn measure(plan: &Plan, cores: Cores) -> Result<Report> {
-    let options = Options { topology: Topology::Chain, ..Options::scratch("access") };
-    let lab = Lab::up(&options).context("the lab does not come up")?;
-    let program = std::env::current_exe().context("cannot find my own program")?;
-    let mut answering = std::process::Command::new(&program);
-    answering.args(["perf", "--answer"]);
-    let mut limits = Session::spawn(answering, cores)?;
+    let lab = place::up(&Options { topology: Topology::Chain, ..Options::scratch("access") })?;
+    let program = own_program()?;
+    let mut limits = Session::start(cores)?;
     let title = format!("One-sided access, processors {cores}, medians of {} runs", plan.runs);
     let mut report = Report::new(title);
     for (host, distance) in PLACES {
         eprintln!("  {distance}");
-        let (_owner, mut requester) = sides(&lab, &program, host, cores)?;
+        let [_owner, mut requester] = sides(&lab, &program, host, cores)?;
         for measured in cases(plan, distance) {
             report.figures.push(figure(plan, &measured, &mut requester, &mut limits)?);
         }
@@ -92,19 +91,21 @@ pub fn measure(plan: &Plan, cores: Cores) -> Result<Report> {
     if cores.is_shared() {
         report.warnings.push("both sides share one processor: times are those of switching".to_owned());
     }
-    lab.down().context("the lab does not go down")?;
+    place::down(lab)?;
     Ok(report)
 }
 
-fn sides(lab: &Lab, program: &PathBuf, host: &str, cores: Cores) -> Result<(Owner, Requester)> {
-    let mut owner = lab.command(host, Preload::Off, program)?;
-    owner.args(["perf", "--own", &lab.address(host)?.to_string(), "--cores", &cores.to_string()]);
-    let owner = Owner::start(owner)?;
-    let mut requester = lab.command("h1", Preload::Off, program)?;
-    let offer = serde_json::to_string(&owner.offer)?;
-    requester.args(["perf", "--request", &offer, "--cores", &cores.to_string()]);
-    let requester = Requester::start(requester)?;
-    Ok((owner, requester))
+/// The program whose memory it is, and the one that asks.
+fn sides(lab: &Lab, program: &PathBuf, host: &str, cores: Cores) -> Result<[Speaker; 2]> {
+    let side = |host, role: &str, what: &str| {
+        let mut command = lab.command(host, Preload::Off, program)?;
+        command.args(["perf", role, what, "--cores", &cores.to_string()]);
+        Speaker::start(command)
+    };
+    let mut owner = side(host, "--own", &lab.address(host)?.to_string())?;
+    let offer: Offer = owner.hear().context("the owner")?;
+    let requester = side("h1", "--request", &serde_json::to_string(&offer)?)?;
+    Ok([owner, requester])
 }
 
 fn cases(plan: &Plan, distance: &str) -> Vec<Measured> {
@@ -128,26 +129,19 @@ fn cases(plan: &Plan, distance: &str) -> Vec<Measured> {
             cases.push(measured(question(WORD, false), "posted", Unit::PerSecond, stream(COMMAND)));
             continue;
         }
-        let posted = plan
-            .sizes
-            .iter()
-            .map(|&size| measured(question(size, false), "posted", Unit::GigabitsPerSecond, stream(size)));
-        cases.extend(posted);
+        let posted = |size| measured(question(size, false), "posted", Unit::GigabitsPerSecond, stream(size));
+        cases.extend(plan.sizes.iter().map(|&size| posted(size)));
     }
     cases
 }
 
-fn figure(
-    plan: &Plan,
-    measured: &Measured,
-    requester: &mut Requester,
-    limits: &mut Session,
-) -> Result<Figure> {
+fn figure(plan: &Plan, measured: &Measured, requester: &mut Speaker, limits: &mut Session) -> Result<Figure> {
     let (size, unit) = (measured.question.size, measured.unit);
     let (name, case) = measured.limit;
     let (mut ours, mut limit) = (Vec::new(), Vec::new());
     for _ in 0..plan.runs {
-        ours.push(value(requester.ask(measured.question)?, size, unit));
+        requester.say(&measured.question)?;
+        ours.push(value(requester.hear().context("the requester")?, size, unit));
         let (near, _) = limits.run(|key| keyed(case, key))?;
         limit.push(value(Outcome { seconds: near.seconds, count: near.messages }, size, unit));
     }
@@ -155,13 +149,11 @@ fn figure(
     Ok(figure.against(name, Sample::new(limit)))
 }
 
-fn keyed(case: Case, fresh: u64) -> Case {
-    match case {
-        Case::Stream { over, size, millis, both, .. } => {
-            Case::Stream { over, size, millis, both, key: fresh }
-        }
-        other => other,
+fn keyed(mut case: Case, fresh: u64) -> Case {
+    if let Case::Stream { key, .. } = &mut case {
+        *key = fresh;
     }
+    case
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a figure")]

@@ -3,7 +3,7 @@
 
 use super::link::{Link, RING_BYTES};
 use super::transport::{PEER_TIMEOUT, Transport, Wait};
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use crosslane_shm::{Load, Store};
 use crosslane_wire::segment::RING;
 use std::time::Instant;
@@ -116,9 +116,8 @@ impl Transport for Bare<'_> {
                 std::hint::spin_loop();
             }
             std::thread::yield_now();
-            if start.get_or_insert_with(Instant::now).elapsed() > PEER_TIMEOUT {
-                bail!("the other side has been silent for {PEER_TIMEOUT:?}");
-            }
+            let waited = start.get_or_insert_with(Instant::now).elapsed();
+            ensure!(waited <= PEER_TIMEOUT, "the other side has been silent for {PEER_TIMEOUT:?}");
         }
     }
 }

@@ -4,10 +4,10 @@ use super::bare::Bare;
 use super::link::Link;
 use super::ring::Ring;
 use super::transport::{PEER_TIMEOUT, Transport, Wait};
-use anyhow::{Result, bail};
+use crate::ring::flow::clock;
+use anyhow::{Result, bail, ensure};
 use crosslane_shm::{Load, Store};
 use hdrhistogram::Histogram;
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
@@ -88,41 +88,36 @@ impl Case {
 
     /// Runs the side that measures.
     pub fn near(self, link: &Link) -> Result<Outcome> {
-        match self {
-            Self::Line { millis } => line_near(link, Duration::from_millis(millis)),
-            Self::PingPong { over: Over::Crosslane, size, millis, stamped, key } => {
-                ping(&mut Ring::new(link, key), size, Duration::from_millis(millis), stamped)
-            }
-            Self::PingPong { over: Over::Bare, size, millis, stamped, .. } => {
-                ping(&mut Bare::new(link), size, Duration::from_millis(millis), stamped)
-            }
-            Self::Stream { over: Over::Crosslane, size, millis, both, key } => {
-                stream(&mut Ring::new(link, key), size, Some(Duration::from_millis(millis)), both)
-            }
-            Self::Stream { over: Over::Bare, size, millis, both, .. } => {
-                stream(&mut Bare::new(link), size, Some(Duration::from_millis(millis)), both)
-            }
-        }
+        self.run(link, true)
     }
 
     /// Runs the side that answers.
     pub fn far(self, link: &Link) -> Result<Outcome> {
+        self.run(link, false)
+    }
+
+    fn run(self, link: &Link, near: bool) -> Result<Outcome> {
         match self {
+            Self::Line { millis } if near => line_near(link, Duration::from_millis(millis)),
             Self::Line { .. } => line_far(link),
-            Self::PingPong { over: Over::Crosslane, size, stamped, key, .. } => {
-                pong(&mut Ring::new(link, key), size, stamped)
+            Self::PingPong { over: Over::Bare, .. } | Self::Stream { over: Over::Bare, .. } => {
+                self.by(&mut Bare::new(link), near)
             }
-            Self::PingPong { over: Over::Bare, size, stamped, .. } => {
-                pong(&mut Bare::new(link), size, stamped)
+            Self::PingPong { key, .. } | Self::Stream { key, .. } => self.by(&mut Ring::new(link, key), near),
+        }
+    }
+
+    fn by(self, transport: &mut impl Transport, near: bool) -> Result<Outcome> {
+        let time = Duration::from_millis;
+        match self {
+            Self::PingPong { size, millis, stamped, .. } if near => {
+                ping(transport, size, time(millis), stamped)
             }
-            Self::Stream { over: Over::Crosslane, size, millis, both, key } => {
-                let time = both.then(|| Duration::from_millis(millis));
-                stream(&mut Ring::new(link, key), size, time, both)
+            Self::PingPong { size, stamped, .. } => pong(transport, size, stamped),
+            Self::Stream { size, millis, both, .. } => {
+                stream(transport, size, (near || both).then(|| time(millis)), both)
             }
-            Self::Stream { over: Over::Bare, size, millis, both, .. } => {
-                let time = both.then(|| Duration::from_millis(millis));
-                stream(&mut Bare::new(link), size, time, both)
-            }
+            Self::Line { .. } => bail!("a line goes by no transport"),
         }
     }
 }
@@ -140,9 +135,8 @@ fn await_line(link: &Link, old: u64) -> Result<u64> {
             std::hint::spin_loop();
         }
         std::thread::yield_now();
-        if start.get_or_insert_with(Instant::now).elapsed() > PEER_TIMEOUT {
-            bail!("the other side has been silent for {PEER_TIMEOUT:?}");
-        }
+        let waited = start.get_or_insert_with(Instant::now).elapsed();
+        ensure!(waited <= PEER_TIMEOUT, "the other side has been silent for {PEER_TIMEOUT:?}");
     }
 }
 
@@ -170,12 +164,6 @@ fn line_far(link: &Link) -> Result<Outcome> {
         value += 1;
         link.line.0.store_u64(0, value);
     }
-}
-
-/// Nanoseconds of the clock that all processes of this machine share.
-fn clock() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
 fn histogram() -> Result<Histogram<u64>> {

@@ -1,6 +1,6 @@
 //! The memory and the wake events that the two sides of a measurement share.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use crosslane_shm::{Inbound, Outbound, mem};
 use crosslane_wire::segment::{PAGE, segment_len};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -26,53 +26,42 @@ pub struct Link {
     pub shared_core: bool,
 }
 
-/// The five descriptors of a link.
+/// The five descriptors of a link: the segments there and back, the line, the events of the near and the far side.
 #[derive(Debug)]
-pub struct Descriptors {
-    there: OwnedFd,
-    back: OwnedFd,
-    line: OwnedFd,
-    near_event: OwnedFd,
-    far_event: OwnedFd,
-}
+pub struct Descriptors([OwnedFd; 5]);
 
 impl Descriptors {
     /// Fresh memory and events.
     pub fn create() -> Result<Self> {
         let segment = |name| mem::new_segment(name, segment_len(RING_BYTES));
         let event = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
-        Ok(Self {
-            there: segment("crosslane-perf-there")?,
-            back: segment("crosslane-perf-back")?,
-            line: mem::new_segment("crosslane-perf-line", PAGE)?,
-            near_event: event()?,
-            far_event: event()?,
-        })
+        let (there, back) = (segment("crosslane-perf-there")?, segment("crosslane-perf-back")?);
+        Ok(Self([there, back, mem::new_segment("crosslane-perf-line", PAGE)?, event()?, event()?]))
     }
 
     /// All of them, in the order that [`Self::from_all`] wants.
     pub fn all(&self) -> [BorrowedFd<'_>; 5] {
-        [&self.there, &self.back, &self.line, &self.near_event, &self.far_event].map(AsFd::as_fd)
+        self.0.each_ref().map(AsFd::as_fd)
     }
 
     /// The descriptors that another process sent, in the order of [`Self::all`].
     pub fn from_all(all: Vec<OwnedFd>) -> Result<Self> {
-        let Ok([there, back, line, near_event, far_event]) = <[OwnedFd; 5]>::try_from(all) else {
-            bail!("five descriptors are wanted")
-        };
-        Ok(Self { there, back, line, near_event, far_event })
+        all.try_into().map(Self).map_err(|_| anyhow!("five descriptors are wanted"))
     }
 
     /// Maps one side: the one that measures (`near`) or the one that answers.
     pub fn link(&self, near: bool, shared_core: bool) -> Result<Link> {
-        let (out, inb) = if near { (&self.there, &self.back) } else { (&self.back, &self.there) };
-        let (mine, theirs) =
-            if near { (&self.near_event, &self.far_event) } else { (&self.far_event, &self.near_event) };
+        let [there, back, line, near_event, far_event] = &self.0;
+        let ((out, inb), (mine, theirs)) = if near {
+            ((there, back), (near_event, far_event))
+        } else {
+            ((back, there), (far_event, near_event))
+        };
         let len = segment_len(RING_BYTES);
         Ok(Link {
             out: Outbound::sealed(out, len)?,
             inb: Inbound::sealed(inb, len)?,
-            line: (Outbound::sealed(&self.line, PAGE)?, Inbound::sealed(&self.line, PAGE)?),
+            line: (Outbound::sealed(line, PAGE)?, Inbound::sealed(line, PAGE)?),
             mine: mine.try_clone()?,
             theirs: theirs.try_clone()?,
             shared_core,

@@ -5,11 +5,11 @@ use super::session::Session;
 use super::windows::Window;
 use crate::affinity::Cores;
 use crate::figure::{Figure, Report, Sample, Unit};
+use crate::progress::progress;
 use crate::steal::steady;
 use anyhow::{Context, Result, bail};
 use crosslane_shm::copy::Strategy;
-use indicatif::{ProgressBar, ProgressStyle};
-use std::process::Command;
+use indicatif::ProgressBar;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -109,10 +109,7 @@ impl Plan {
 
     /// Shows how far a run is, on standard error if that is a terminal.
     fn progress(&self) -> ProgressBar {
-        let bar = ProgressBar::new(self.steps() as u64);
-        let style =
-            ProgressStyle::with_template("  {bar:30} {pos}/{len}  {elapsed}  about {eta} left  {msg}");
-        bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        progress(self.steps() as u64, "  {bar:30} {pos}/{len}  {elapsed}  about {eta} left  {msg}")
     }
 }
 
@@ -251,8 +248,7 @@ fn percentiles(
 ) -> Result<()> {
     let name = |at: f64| if at == 100.0 { "longest".to_owned() } else { format!("p{at}") };
     for &size in &plan.messages {
-        let mut seen =
-            [const { Vec::new() }; 2].map(|_: Vec<f64>| vec![[Vec::new(), Vec::new()]; PERCENTILES.len()]);
+        let mut seen = [(); 2].map(|()| vec![[Vec::new(), Vec::new()]; PERCENTILES.len()]);
         for _ in 0..plan.runs {
             for (over, seen) in [Over::Crosslane, Over::Bare].into_iter().zip(&mut seen) {
                 let millis = plan.millis;
@@ -337,9 +333,7 @@ pub fn cables(count: usize) -> String {
 /// # Errors
 /// The answering process does not start or falls silent.
 pub fn run(plan: &Plan, cores: Cores) -> Result<Report> {
-    let mut command = Command::new(std::env::current_exe().context("cannot find my own program")?);
-    command.args(["perf", "--answer"]);
-    measure(plan, cores, &mut Session::spawn(command, cores)?)
+    measure(plan, cores, &mut Session::start(cores)?)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::cases::{Case, Outcome};
 use super::link::{Descriptors, Link};
 use crate::affinity::{Cores, Pin};
-use crate::speaker::{Lines, Reaped, end_with_parent, tell};
+use crate::speaker::{Lines, Reaped, end_with_parent, own_program, tell};
 use anyhow::{Context, Result};
 use crosslane_passing as passing;
 use rustix::net::{RecvFlags, SendFlags};
@@ -35,16 +35,21 @@ pub struct Session {
 }
 
 impl Session {
-    /// Starts the other side: `command`, which must call [`answer`]. Its standard input is a socket through which it
-    /// gets the descriptors, so that none is ever inheritable.
-    pub fn spawn(mut command: Command, cores: Cores) -> Result<Self> {
+    /// Starts the other side: a copy of this process, which must understand `perf --answer` and call [`answer`]. Its standard
+    /// input is a socket through which it gets the descriptors, so that none is ever inheritable.
+    ///
+    /// # Errors
+    /// It does not start or falls silent.
+    pub fn start(cores: Cores) -> Result<Self> {
+        let mut command = Command::new(own_program()?);
+        command.args(["perf", "--answer"]);
         let descriptors = Descriptors::create()?;
         let (near, far) = UnixStream::pair()?;
-        let child =
-            command.stdin(OwnedFd::from(far)).spawn().context("cannot start the answering process")?;
-        let child = Some(Reaped(child));
+        let child = command.stdin(OwnedFd::from(far)).spawn();
+        let child = Some(Reaped(child.context("cannot start the answering process")?));
         let invitation = Invitation { core: cores.far, shared_core: cores.is_shared() };
-        send_descriptors(&near, &serde_json::to_vec(&invitation)?, &descriptors)?;
+        let invitation = serde_json::to_vec(&invitation)?;
+        passing::send(&near, &invitation, &descriptors.all(), SendFlags::empty())?;
         let mut session = Self { _child: child, ..Self::new(&descriptors, cores, near)? };
         let Here = session.lines.hear().context("the answering process does not start")?;
         Ok(session)
@@ -70,11 +75,6 @@ impl Session {
     }
 }
 
-fn send_descriptors(to: &UnixStream, invitation: &[u8], descriptors: &Descriptors) -> Result<()> {
-    passing::send(to, invitation, &descriptors.all(), SendFlags::empty())?;
-    Ok(())
-}
-
 fn receive_descriptors(from: &UnixStream) -> Result<(Invitation, Descriptors)> {
     let mut bytes = [0; 256];
     let message = passing::receive(from, &mut bytes, RecvFlags::empty(), passing::Owner::NOBODY)?;
@@ -83,7 +83,7 @@ fn receive_descriptors(from: &UnixStream) -> Result<(Invitation, Descriptors)> {
     Ok((invitation, Descriptors::from_all(all.collect())?))
 }
 
-/// Runs the answering side of [`Session::spawn`] until the measuring side hangs up. Standard input must be the
+/// Runs the answering side of [`Session::start`] until the measuring side hangs up. Standard input must be the
 /// socket that it gave.
 pub fn answer() -> Result<()> {
     end_with_parent()?;

@@ -1,7 +1,7 @@
 //! A short script, one unmodified program more: connect, one byte there and back, close, again and again.
 
 use super::process::{Server, find, run};
-use super::{Effort, LIMIT, Metric, Program};
+use super::{LIMIT, Metric, Program};
 use crate::figure::Unit;
 use crate::place::Place;
 use anyhow::Result;
@@ -9,32 +9,17 @@ use crosslane_apps::script::CONNECTIONS;
 use crosslane_apps::work::Work;
 use std::process::Command;
 
-#[derive(Debug)]
-pub(super) struct Loop;
-
-impl Program for Loop {
-    fn name(&self) -> &'static str {
-        "connect loop"
-    }
-
-    fn needs(&self) -> &'static [&'static str] {
-        &["python3"]
-    }
-
-    fn metrics(&self) -> Vec<Metric> {
-        vec![Metric::new("connect, 1 byte, close", Unit::PerSecond).bar(0.5, Some(1.0))]
-    }
-
-    fn serve(&self, place: &dyn Place, port: u16) -> Result<Server> {
-        serve(place, port)
-    }
-
-    fn measure(&self, place: &dyn Place, port: u16, effort: Effort) -> Result<Vec<f64>> {
+pub(super) const LOOP: Program = Program {
+    name: "connect loop",
+    needs: &["python3"],
+    metrics: &[Metric::new("connect, 1 byte, close", Unit::PerSecond).bar(0.5, Some(1.0))],
+    serve,
+    measure: |place, port, effort| {
         let seconds = effort.seconds().to_string();
         let command = with_script(place.client(python())?, "rate", place, port, &[&seconds, "row"]);
         Ok(vec![Work::json(&run(command, LIMIT)?)?.rate()])
-    }
-}
+    },
+};
 
 /// The server of the script.
 ///

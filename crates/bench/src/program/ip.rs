@@ -1,12 +1,9 @@
 //! What programs reach that no library accelerates: the fabric's IP against the kernel's own pair of interfaces.
 
-use super::iperf3::Iperf3;
 use super::process::{Server, run};
 use super::relay::relay;
-use super::sockperf::Sockperf;
-use super::{Effort, LIMIT, Metric, Program, VETH};
+use super::{IPERF3, LIMIT, Metric, Program, SOCKPERF, VETH, iperf3, sockperf};
 use crate::figure::Unit;
-use crate::place::Place;
 use anyhow::{Context, Result};
 use std::time::Duration;
 
@@ -15,90 +12,50 @@ const BANDWIDTH_BAR: f64 = 0.8;
 /// Times may be twice the reference's.
 const TIME_BAR: f64 = 0.5;
 
-/// The programs, each with its bars.
-pub fn over_ip() -> Vec<Box<dyn Program>> {
+/// The programs, each with its bars: its first metric is held against the same program over the other interface.
+pub fn over_ip() -> Vec<Program> {
+    const STREAM: &[Metric] = &[plain(iperf3::METRICS[0]).bar(BANDWIDTH_BAR, None)];
+    const TIMES: &[Metric] = &[
+        plain(sockperf::METRICS[0]).bar(TIME_BAR, None),
+        plain(sockperf::METRICS[1]),
+        plain(sockperf::METRICS[2]),
+    ];
     vec![
-        Box::new(Plain { program: Iperf3, name: "IP: iperf3", bar: BANDWIDTH_BAR }),
-        Box::new(Plain { program: Sockperf, name: "IP: sockperf", bar: TIME_BAR }),
-        Box::new(Ping),
+        Program { name: "IP: iperf3", metrics: STREAM, ..IPERF3 },
+        Program { name: "IP: sockperf", metrics: TIMES, ..SOCKPERF },
+        PING,
     ]
 }
 
-/// A program whose first metric is held against the same program over the other interface.
-#[derive(Debug)]
-struct Plain<P> {
-    program: P,
-    name: &'static str,
-    bar: f64,
-}
-
-impl<P: Program> Program for Plain<P> {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn needs(&self) -> &'static [&'static str] {
-        self.program.needs()
-    }
-
-    fn metrics(&self) -> Vec<Metric> {
-        let mut metrics = self.program.metrics();
-        for metric in &mut metrics {
-            (metric.bar, metric.other, metric.against) = (None, None, VETH);
-        }
-        if let Some(first) = metrics.first_mut() {
-            first.bar = Some((self.bar, None));
-        }
-        metrics
-    }
-
-    fn serve(&self, place: &dyn Place, port: u16) -> Result<Server> {
-        self.program.serve(place, port)
-    }
-
-    fn measure(&self, place: &dyn Place, port: u16, effort: Effort) -> Result<Vec<f64>> {
-        self.program.measure(place, port, effort)
-    }
+const fn plain(metric: Metric) -> Metric {
+    Metric { against: VETH, bar: None, other: None, ..metric }
 }
 
 /// Pause between two pings.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// `ping`, a few times a second: everything on the way sleeps in between. Beside it what three sleepers take who wake
-/// each other and do nothing else: two daemons and the one who waits for the answer.
-#[derive(Debug)]
-struct Ping;
-
-impl Program for Ping {
-    fn name(&self) -> &'static str {
-        "IP: ping"
-    }
-
-    fn needs(&self) -> &'static [&'static str] {
-        &["ping"]
-    }
-
-    fn metrics(&self) -> Vec<Metric> {
-        let mean = Metric { against: VETH, ..Metric::new("round trip, mean", Unit::Microseconds) };
-        let floor =
-            Metric { against: VETH, ..Metric::new("three sleepers in turn, alone", Unit::Microseconds) };
-        vec![mean.bar(TIME_BAR, None), floor]
-    }
-
-    /// The kernel answers; something that can be ended stands in for the server.
-    fn serve(&self, place: &dyn Place, _: u16) -> Result<Server> {
+/// each other and do nothing else: two daemons and the one who waits for the answer. The kernel answers; something that can
+/// be ended stands in for the server.
+const PING: Program = Program {
+    name: "IP: ping",
+    needs: &["ping"],
+    metrics: &[
+        plain(Metric::new("round trip, mean", Unit::Microseconds)).bar(TIME_BAR, None),
+        plain(Metric::new("three sleepers in turn, alone", Unit::Microseconds)),
+    ],
+    serve: |place, _| {
         let mut command = place.server("sh")?;
         command.args(["-c", "echo ready; exec sleep 3600"]);
         Server::start_speaking(command)
-    }
-
-    fn measure(&self, place: &dyn Place, _: u16, effort: Effort) -> Result<Vec<f64>> {
+    },
+    measure: |place, _, effort| {
         let mut command = place.client("ping")?;
         let (count, pause) = (effort.seconds() * 5, PAUSE.as_secs_f32().to_string());
         command.args(["-q", "-i", &pause, "-c", &count.to_string(), &place.address().to_string()]);
         Ok(vec![parse(&run(command, LIMIT)?)?, relay(count, PAUSE)?])
-    }
-}
+    },
+};
 
 /// The mean, us.
 fn parse(out: &str) -> Result<f64> {
@@ -122,7 +79,7 @@ mod tests {
     #[test]
     fn bars_are_against_the_pair_of_interfaces() {
         for program in over_ip() {
-            let metrics = program.metrics();
+            let metrics = program.metrics;
             assert!(metrics[0].bar.is_some() && metrics.iter().all(|metric| metric.against == VETH));
         }
     }

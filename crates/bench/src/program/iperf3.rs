@@ -1,45 +1,34 @@
 //! iperf3: one stream, writes of 128 KB.
 
 use super::process::{Server, run};
-use super::{Effort, Metric, Program};
+use super::{Metric, Program};
 use crate::figure::Unit;
-use crate::place::Place;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::time::Duration;
 
+pub(super) const METRICS: &[Metric] =
+    &[Metric::new("one stream, 128 KB writes", Unit::GigabitsPerSecond).bar(4.0, Some(8.0))];
+
 /// One stream, writes of 128 KB.
-#[derive(Debug)]
-pub struct Iperf3;
-
-impl Program for Iperf3 {
-    fn name(&self) -> &'static str {
-        "iperf3"
-    }
-
-    fn needs(&self) -> &'static [&'static str] {
-        &["iperf3"]
-    }
-
-    fn metrics(&self) -> Vec<Metric> {
-        vec![Metric::new("one stream, 128 KB writes", Unit::GigabitsPerSecond).bar(4.0, Some(8.0))]
-    }
-
-    fn serve(&self, place: &dyn Place, port: u16) -> Result<Server> {
+pub const IPERF3: Program = Program {
+    name: "iperf3",
+    needs: &["iperf3"],
+    metrics: METRICS,
+    serve: |place, port| {
         let mut command = place.server("iperf3")?;
         command.args(["-s", "-p", &port.to_string()]);
         Server::start(command, port)
-    }
-
-    fn measure(&self, place: &dyn Place, port: u16, effort: Effort) -> Result<Vec<f64>> {
+    },
+    measure: |place, port, effort| {
         let seconds = effort.seconds();
         let mut command = place.client("iperf3")?;
         command.args(["-c", &place.address().to_string(), "-p", &port.to_string()]);
         command.args(["-t", &seconds.to_string(), "-l", "128K", "-J"]);
         let out = run(command, Duration::from_secs(u64::from(seconds) + 15))?;
         Ok(vec![parse(&out)?])
-    }
-}
+    },
+};
 
 /// Gb/s as the receiver saw them.
 fn parse(out: &str) -> Result<f64> {

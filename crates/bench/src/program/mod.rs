@@ -9,8 +9,8 @@ mod netperf;
 pub mod process;
 pub(crate) mod redis;
 mod relay;
-pub(crate) mod sockperf;
-mod web;
+mod sockperf;
+pub(crate) mod web;
 
 use crate::figure::Unit;
 use crate::place::Place;
@@ -23,7 +23,7 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// One number that a program gives.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Metric {
     /// What it is.
     pub case: &'static str,
@@ -38,7 +38,7 @@ pub struct Metric {
 }
 
 impl Metric {
-    pub(crate) const fn new(case: &'static str, unit: Unit) -> Self {
+    const fn new(case: &'static str, unit: Unit) -> Self {
         Self { case, unit, against: LOOPBACK, bar: None, other: None }
     }
 
@@ -67,58 +67,34 @@ impl Effort {
 }
 
 /// A server and a client that measures it.
-pub trait Program {
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
     /// Its name.
-    fn name(&self) -> &'static str;
-
+    pub name: &'static str,
     /// Programs that must be installed.
-    fn needs(&self) -> &'static [&'static str];
-
+    pub needs: &'static [&'static str],
     /// What a run gives, in order.
-    fn metrics(&self) -> Vec<Metric>;
-
-    /// Starts the server.
-    ///
-    /// # Errors
-    /// It does not listen.
-    fn serve(&self, place: &dyn Place, port: u16) -> Result<Server>;
-
-    /// Runs the client once: one number for each metric.
-    ///
-    /// # Errors
-    /// It fails, takes too long, or prints what is not understood.
-    fn measure(&self, place: &dyn Place, port: u16, effort: Effort) -> Result<Vec<f64>>;
+    pub metrics: &'static [Metric],
+    /// Starts the server. Fails if it does not listen.
+    pub serve: fn(&dyn Place, u16) -> Result<Server>,
+    /// Runs the client once: one number for each metric. Fails if it fails, takes too long, or prints what is not
+    /// understood.
+    pub measure: fn(&dyn Place, u16, Effort) -> Result<Vec<f64>>,
 }
 
 /// The programs that have bars, and those that people ask about.
-pub fn all() -> Vec<Box<dyn Program>> {
-    vec![
-        Box::new(iperf3::Iperf3),
-        Box::new(sockperf::Sockperf),
-        Box::new(redis::Redis::ONE),
-        Box::new(redis::Redis::FIFTY),
-        Box::new(web::Requests),
-        Box::new(curl::LargeFile),
-        Box::new(web::Connections),
-        Box::new(connect::Loop),
-        Box::new(netperf::Netperf),
-    ]
+pub fn all() -> Vec<Program> {
+    let web = [web::requests(), curl::LARGE_FILE, web::CONNECTIONS];
+    [&[IPERF3, SOCKPERF, redis::ONE, redis::FIFTY][..], &web, &[connect::LOOP, netperf::NETPERF]].concat()
 }
 
 /// Those of the demonstration.
-pub fn shown() -> Vec<Box<dyn Program>> {
-    vec![
-        Box::new(iperf3::Iperf3),
-        Box::new(sockperf::Sockperf),
-        Box::new(redis::Redis::ONE),
-        Box::new(redis::Redis::FIFTY),
-        Box::new(curl::LargeFile),
-        Box::new(web::Requests),
-        Box::new(netperf::Netperf),
-    ]
+pub fn shown() -> Vec<Program> {
+    let web = [curl::LARGE_FILE, web::requests(), netperf::NETPERF];
+    [&[IPERF3, SOCKPERF, redis::ONE, redis::FIFTY][..], &web].concat()
 }
 
 pub use idle::{idle, used};
 pub use ip::over_ip;
-pub use iperf3::Iperf3;
-pub use sockperf::Sockperf;
+pub use iperf3::IPERF3;
+pub use sockperf::SOCKPERF;

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a server may take to listen, and to end after it was asked to.
@@ -37,38 +37,36 @@ impl Server {
     ///
     /// # Errors
     /// As [`Self::start`].
-    pub fn start_within(mut command: Command, port: u16, patience: Duration) -> Result<Self> {
-        let log = tempfile::tempfile()?;
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
-        let child = command.process_group(0).spawn().with_context(|| format!("cannot start {command:?}"))?;
-        let mut server = Self { child, log };
-        let end = Instant::now() + patience;
-        while !listens(server.child.id(), port) {
-            if wait_for_exit(&server.child, Duration::ZERO)? || Instant::now() > end {
-                bail!("the server does not listen: {}", complaint(&mut server.log));
-            }
-            wait_for_exit(&server.child, LOOK_AGAIN)?;
-        }
-        Ok(server)
+    pub fn start_within(command: Command, port: u16, patience: Duration) -> Result<Self> {
+        Self::spawn(command)?.when(patience, "the server does not listen", |it| listens(it.id(), port))
     }
 
     /// Starts a program that is to run until it is dropped, and waits until it has written a line.
     ///
     /// # Errors
     /// It cannot be started, ends, or says nothing in time.
-    pub fn start_speaking(mut command: Command) -> Result<Self> {
-        let mut log = tempfile::tempfile()?;
+    pub fn start_speaking(command: Command) -> Result<Self> {
+        let spoken = |it: &mut Self| text(&mut it.log).contains('\n');
+        Self::spawn(command)?.when(SERVER_TIMEOUT, "the program does not begin", spoken)
+    }
+
+    fn spawn(mut command: Command) -> Result<Self> {
+        let log = tempfile::tempfile()?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
         let child = command.process_group(0).spawn().with_context(|| format!("cannot start {command:?}"))?;
-        let mut server = Self { child, log: log.try_clone()? };
-        let end = Instant::now() + SERVER_TIMEOUT;
-        while !text(&mut log).contains('\n') {
-            if wait_for_exit(&server.child, Duration::ZERO)? || Instant::now() > end {
-                bail!("the program does not begin: {}", complaint(&mut server.log));
+        Ok(Self { child, log })
+    }
+
+    /// The same once `ready` holds.
+    fn when(mut self, patience: Duration, wrong: &str, ready: impl Fn(&mut Self) -> bool) -> Result<Self> {
+        let end = Instant::now() + patience;
+        while !ready(&mut self) {
+            if wait_for_exit(&self.child, Duration::ZERO)? || Instant::now() > end {
+                bail!("{wrong}: {}", complaint(&mut self.log));
             }
-            wait_for_exit(&server.child, LOOK_AGAIN)?;
+            wait_for_exit(&self.child, LOOK_AGAIN)?;
         }
-        Ok(server)
+        Ok(self)
     }
 
     /// Its process id.
@@ -80,11 +78,10 @@ impl Server {
 impl Drop for Server {
     /// The group is named by its first process, so that one is reaped last.
     fn drop(&mut self) {
-        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process_group(group, Signal::TERM);
-            let _ = wait_for_exit(&self.child, SERVER_TIMEOUT);
-            let _ = kill_process_group(group, Signal::KILL);
-        }
+        let group = Pid::from_child(&self.child);
+        let _ = kill_process_group(group, Signal::TERM);
+        let _ = wait_for_exit(&self.child, SERVER_TIMEOUT);
+        let _ = kill_process_group(group, Signal::KILL);
         let _ = self.child.wait();
     }
 }
@@ -97,19 +94,14 @@ pub fn run(mut command: Command, limit: Duration) -> Result<String> {
     let (mut out, mut log) = (tempfile::tempfile()?, tempfile::tempfile()?);
     command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(log.try_clone()?);
     let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
-    let in_time = wait_for_exit(&child, limit)?;
-    let status = if in_time { Some(child.wait()?) } else { None };
-    if status.is_none() {
+    if !wait_for_exit(&child, limit)? {
         end(&mut child);
         bail!("not done after {limit:?}: {}", complaint(&mut log));
     }
-    let said = text(&mut out);
-    if !status.is_some_and(|status: ExitStatus| status.success()) {
-        let mut words = complaint(&mut log);
-        if words.is_empty() {
-            words = last_words(&said);
-        }
-        bail!("failed ({}): {words}", status.map(|status| status.to_string()).unwrap_or_default());
+    let (status, said) = (child.wait()?, text(&mut out));
+    if !status.success() {
+        let words = complaint(&mut log);
+        bail!("failed ({status}): {}", if words.is_empty() { last_words(&said) } else { words });
     }
     Ok(said)
 }
@@ -132,10 +124,8 @@ pub fn processor_time(pid: u32) -> Option<u64> {
 }
 
 fn end(child: &mut Child) {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    if let Some(pid) = pid
-        && matches!(child.try_wait(), Ok(None))
-    {
+    if matches!(child.try_wait(), Ok(None)) {
+        let pid = Pid::from_child(child);
         let _ = kill_process(pid, Signal::TERM);
         if !wait_for_exit(child, SERVER_TIMEOUT).unwrap_or(false) {
             let _ = child.kill();
@@ -146,8 +136,7 @@ fn end(child: &mut Child) {
 
 /// Waits until `child`, which was not yet waited for, ends. Returns whether it did within `limit`.
 fn wait_for_exit(child: &Child, limit: Duration) -> Result<bool> {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("no pid")?;
-    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return Ok(true) };
+    let Ok(process) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) else { return Ok(true) };
     let deadline = Instant::now() + limit;
     loop {
         let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now()))?;

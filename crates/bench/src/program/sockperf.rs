@@ -1,9 +1,8 @@
 //! sockperf: one request and one reply of 14 bytes, its shortest, over one TCP connection.
 
 use super::process::{Server, run};
-use super::{Effort, Metric, Program};
+use super::{Metric, Program};
 use crate::figure::Unit;
-use crate::place::Place;
 use anyhow::{Context, Result};
 use std::time::Duration;
 
@@ -11,42 +10,30 @@ use std::time::Duration;
 /// and then gives up.
 const RATE: &str = "--mps=4000000";
 
+pub(super) const METRICS: &[Metric] = &[
+    Metric::new("round trip, mean", Unit::Microseconds).bar(25.0, Some(50.0)),
+    Metric::new("round trip, median", Unit::Microseconds),
+    Metric { other: Some(1), ..Metric::new("round trip, p99", Unit::Microseconds) }.bar(1.0, None),
+];
+
 /// Ping-pong of 14 bytes.
-#[derive(Debug)]
-pub struct Sockperf;
-
-impl Program for Sockperf {
-    fn name(&self) -> &'static str {
-        "sockperf"
-    }
-
-    fn needs(&self) -> &'static [&'static str] {
-        &["sockperf"]
-    }
-
-    fn metrics(&self) -> Vec<Metric> {
-        let tail = Metric { other: Some(1), ..Metric::new("round trip, p99", Unit::Microseconds) };
-        vec![
-            Metric::new("round trip, mean", Unit::Microseconds).bar(25.0, Some(50.0)),
-            Metric::new("round trip, median", Unit::Microseconds),
-            tail.bar(1.0, None),
-        ]
-    }
-
-    fn serve(&self, place: &dyn Place, port: u16) -> Result<Server> {
+pub const SOCKPERF: Program = Program {
+    name: "sockperf",
+    needs: &["sockperf"],
+    metrics: METRICS,
+    serve: |place, port| {
         let mut command = place.server("sockperf")?;
         command.args(["sr", "--tcp", "-i", &place.address().to_string(), "-p", &port.to_string()]);
         Server::start(command, port)
-    }
-
-    fn measure(&self, place: &dyn Place, port: u16, effort: Effort) -> Result<Vec<f64>> {
+    },
+    measure: |place, port, effort| {
         let seconds = effort.seconds();
         let mut command = place.client("sockperf")?;
         command.args(["ping-pong", "--tcp", "-i", &place.address().to_string(), "-p", &port.to_string()]);
         command.args(["-m", "14", "-t", &seconds.to_string(), "--full-rtt", RATE]);
         parse(&run(command, Duration::from_secs(u64::from(seconds) + 15))?)
-    }
-}
+    },
+};
 
 /// Mean, median and 99th percentile of the round trip, us.
 fn parse(out: &str) -> Result<Vec<f64>> {

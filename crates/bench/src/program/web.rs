@@ -1,12 +1,13 @@
 //! nginx: requests by wrk or ab, connections by ab.
 
 use super::process::{Server, find, run};
-use super::{Effort, LIMIT, Metric, Program};
+use super::{LIMIT, Metric, Program};
 use crate::figure::Unit;
 use crate::place::Place;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Bytes of the small file.
 const SMALL: usize = 4096;
@@ -14,67 +15,39 @@ const SMALL: usize = 4096;
 pub(super) const LARGE: u64 = 256 << 20;
 
 /// Keep-alive requests for 4 KB over 16 connections.
-#[derive(Debug)]
-pub(super) struct Requests;
-
-/// A connection for each request.
-#[derive(Debug)]
-pub(super) struct Connections;
-
-impl Program for Requests {
-    fn name(&self) -> &'static str {
-        "nginx"
-    }
-
-    fn needs(&self) -> &'static [&'static str] {
-        if find("wrk").is_some() { &["nginx", "wrk"] } else { &["nginx", "ab"] }
-    }
-
-    fn metrics(&self) -> Vec<Metric> {
-        vec![Metric::new("4 KB, 16 connections", Unit::PerSecond)]
-    }
-
-    fn serve(&self, place: &dyn Place, port: u16) -> Result<Server> {
-        serve(place, port)
-    }
-
-    fn measure(&self, place: &dyn Place, port: u16, effort: Effort) -> Result<Vec<f64>> {
-        let url = url(place, port, "small");
-        if find("wrk").is_some() {
+pub(super) fn requests() -> Program {
+    Program {
+        name: "nginx",
+        needs: if find("wrk").is_some() { &["nginx", "wrk"] } else { &["nginx", "ab"] },
+        metrics: const { &[Metric::new("4 KB, 16 connections", Unit::PerSecond)] },
+        serve,
+        measure: |place, port, effort| {
+            if find("wrk").is_none() {
+                let requests = (40_000 * effort.seconds()).to_string();
+                return ab(place, port, &["-q", "-k", "-c", "16", "-n", &requests]);
+            }
             let mut command = place.client("wrk")?;
-            command.args(["-t1", "-c16", &format!("-d{}s", effort.seconds()), &url]);
-            return Ok(vec![number(&run(command, LIMIT)?, "Requests/sec:")?]);
-        }
-        let mut command = place.client("ab")?;
-        let requests = 40_000 * effort.seconds();
-        command.args(["-q", "-k", "-c", "16", "-n", &requests.to_string(), &url]);
-        Ok(vec![number(&run(command, LIMIT)?, "Requests per second:")?])
+            command.args(["-t1", "-c16", &format!("-d{}s", effort.seconds()), &url(place, port, "small")]);
+            Ok(vec![number(&run(command, LIMIT)?, "Requests/sec:")?])
+        },
     }
 }
 
-impl Program for Connections {
-    fn name(&self) -> &'static str {
-        "ab"
-    }
+/// A connection for each request.
+pub(super) const CONNECTIONS: Program = Program {
+    name: "ab",
+    needs: &["nginx", "ab"],
+    metrics: &[Metric::new("a connection a request", Unit::PerSecond).bar(0.5, Some(1.0))],
+    serve,
+    measure: |place, port, effort| {
+        ab(place, port, &["-q", "-c", "1", "-n", &(1000 * effort.seconds()).to_string()])
+    },
+};
 
-    fn needs(&self) -> &'static [&'static str] {
-        &["nginx", "ab"]
-    }
-
-    fn metrics(&self) -> Vec<Metric> {
-        vec![Metric::new("a connection a request", Unit::PerSecond).bar(0.5, Some(1.0))]
-    }
-
-    fn serve(&self, place: &dyn Place, port: u16) -> Result<Server> {
-        serve(place, port)
-    }
-
-    fn measure(&self, place: &dyn Place, port: u16, effort: Effort) -> Result<Vec<f64>> {
-        let mut command = place.client("ab")?;
-        let requests = 1000 * effort.seconds();
-        command.args(["-q", "-c", "1", "-n", &requests.to_string(), &url(place, port, "small")]);
-        Ok(vec![number(&run(command, LIMIT)?, "Requests per second:")?])
-    }
+fn ab(place: &dyn Place, port: u16, words: &[&str]) -> Result<Vec<f64>> {
+    let mut command = place.client("ab")?;
+    command.args(words).arg(url(place, port, "small"));
+    Ok(vec![number(&run(command, LIMIT)?, "Requests per second:")?])
 }
 
 /// Starts nginx in the foreground, with everything that it writes in the place's folder.
@@ -82,11 +55,15 @@ pub(super) fn serve(place: &dyn Place, port: u16) -> Result<Server> {
     let folder = place.folder().join(format!("nginx-{port}"));
     fs::create_dir_all(&folder).context("cannot make a folder for nginx")?;
     let files = files(place.folder())?;
-    let file = folder.join("nginx.conf");
-    fs::write(&file, configuration(&folder, &files, port))?;
-    let mut command = place.server("nginx")?;
-    command.arg("-c").arg(&file).args(["-e", "stderr"]);
-    Server::start(command, port)
+    Server::start(nginx(place.server("nginx")?, &folder, &files, &port.to_string())?, port)
+}
+
+/// nginx, which writes all that it writes in `folder`, and serves `files` at `listen`.
+pub(crate) fn nginx(mut nginx: Command, folder: &Path, files: &Path, listen: &str) -> Result<Command> {
+    let settings = folder.join("nginx.conf");
+    fs::write(&settings, configuration(folder, files, listen))?;
+    nginx.arg("-c").arg(settings).args(["-e", "stderr"]);
+    Ok(nginx)
 }
 
 /// The folder of the files that are served, all read once, so that no run meets a cold cache.
@@ -101,7 +78,7 @@ fn files(folder: &Path) -> Result<PathBuf> {
     Ok(files)
 }
 
-fn configuration(folder: &Path, files: &Path, port: u16) -> String {
+fn configuration(folder: &Path, files: &Path, listen: &str) -> String {
     let (folder, files) = (folder.display(), files.display());
     let user = if rustix::process::getuid().is_root() { "user root;" } else { "" };
     format!(
@@ -110,7 +87,7 @@ fn configuration(folder: &Path, files: &Path, port: u16) -> String {
          http {{ access_log off; keepalive_requests 10000000; sendfile on;\n\
          client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;\n\
          fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;\n\
-         server {{ listen {port}; root {files}; }} }}\n"
+         server {{ listen {listen}; root {files}; }} }}\n"
     )
 }
 

@@ -5,11 +5,13 @@
 
 pub mod flow;
 
+use crate::export::{heading, two, warnings, whole};
 use crate::figure::{Figure, Report, Sample, Unit};
 use crate::perf::bytes;
+use crate::place;
 use crate::program::VETH;
 use crate::program::process::Server;
-use crate::speaker::Speaker;
+use crate::speaker::{Speaker, own_program};
 use anyhow::{Context, Result, ensure};
 use crosslane_client::session::{FILES, OWN_CALLS_VARIABLE};
 use crosslane_lab::{Lab, Options, Preload};
@@ -72,8 +74,8 @@ struct Rig {
 
 impl Rig {
     fn new() -> Result<Self> {
-        let lab = Lab::up(&Options::scratch("ring")).context("the lab does not come up")?;
-        let program = std::env::current_exe().context("cannot find my own program")?;
+        let lab = place::up(&Options::scratch("ring"))?;
+        let program = own_program()?;
         let mut sinks = Vec::new();
         for host in &lab.state().hosts {
             for (preload, port) in [(Preload::On, PORT), (Preload::Off, PLAIN_PORT)] {
@@ -93,14 +95,8 @@ impl Rig {
                 Preload::On => format!("{}:{PORT}", self.lab.address(to)?),
                 Preload::Off => format!("{}:{PLAIN_PORT}", self.lab.baseline(from, to)?),
             };
-            sender.env(OWN_CALLS_VARIABLE, FILES).args([
-                "bench",
-                "ring",
-                "--pour",
-                &to,
-                &size.to_string(),
-                &millis.to_string(),
-            ]);
+            sender.env(OWN_CALLS_VARIABLE, FILES).args(["bench", "ring", "--pour", &to]);
+            sender.args([size.to_string(), millis.to_string()]);
             Speaker::start(sender)
         });
         let mut senders = senders.collect::<Result<Vec<_>>>()?;
@@ -167,10 +163,10 @@ pub fn measure(plan: &Plan) -> Result<Report> {
     report.gather_groups();
     hold_against_a_megabyte(&mut report, &plan.sizes);
     report.warn_of_noise();
-    let hosts =
-        format!("12 programs share {} processors when all pairs send at once", report.machine.processors);
+    let processors = report.machine.processors;
+    let hosts = format!("12 programs share {processors} processors when all pairs send at once");
     report.warnings.push(hosts);
-    rig.lab.down().context("the lab does not go down")?;
+    place::down(rig.lab)?;
     Ok(report)
 }
 
@@ -178,10 +174,7 @@ pub fn measure(plan: &Plan) -> Result<Report> {
 fn hold_against_a_megabyte(report: &mut Report, sizes: &[usize]) {
     let megabyte = bytes(1 << 20);
     let larger: Vec<String> = sizes.iter().filter(|size| **size > 1 << 20).map(|size| bytes(*size)).collect();
-    let at = |group: &str| {
-        let figure = report.figures.iter().find(|figure| figure.group == group && figure.case == megabyte)?;
-        figure.sample.clone()
-    };
+    let at = |group: &str| report.find(group, &megabyte)?.sample.clone();
     let references = [ALONE, BOTH, ALL, SUM].map(|group| (group, at(group)));
     for figure in report.figures.iter_mut().filter(|figure| larger.contains(&figure.case)) {
         let Some((_, sample)) = references.iter().find(|(group, _)| *group == figure.group) else { continue };
@@ -198,29 +191,25 @@ fn mean(values: &[f64]) -> f64 {
 /// own figures at the end.
 pub fn table(report: &Report) -> String {
     let groups = [ALONE, BOTH, ALL, SUM];
-    let mut out = format!("{}\nMB/s    ", crate::export::heading(report));
+    let mut out = format!("{}\nMB/s    ", heading(report));
     groups.iter().for_each(|group| out.push_str(&format!("  {group}")));
     let _ = write!(out, "  of {ALONE}  of {VETH}");
     STUDY.iter().for_each(|(board, _)| out.push_str(&format!("  study, {board}")));
     out.push('\n');
     for figure in report.figures.iter().filter(|figure| figure.group == ALONE) {
         let _ = write!(out, "{:<8}", figure.case);
-        let of = |group: &str| {
-            report.figures.iter().find(|other| other.group == group && other.case == figure.case)
-        };
+        let of = |group: &str| report.find(group, &figure.case);
         for group in groups {
-            let rate = of(group).and_then(|figure| figure.sample.as_ref()).map(|sample| sample.median);
-            let _ = write!(out, "  {:>1$}", cell(rate), group.len());
+            let rate = of(group).and_then(Figure::median);
+            let _ = write!(out, "  {:>1$}", whole(rate), group.len());
         }
         for reference in [ALONE, VETH] {
-            let ratio = of(ALL)
-                .and_then(|all| all.ratio(all.references.iter().find(|other| other.name == reference)?));
-            let cell = ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
-            let _ = write!(out, "  {cell:>0$}", "of ".len() + reference.len());
+            let ratio = of(ALL).and_then(|all| all.ratio(all.reference(reference)?));
+            let _ = write!(out, "  {:>1$}", two(ratio), "of ".len() + reference.len());
         }
         for (board, rate) in STUDY {
             let rate = (figure.case == bytes(STUDY_SIZE)).then_some(rate);
-            let _ = write!(out, "  {:>1$}", cell(rate), "study, ".len() + board.len());
+            let _ = write!(out, "  {:>1$}", whole(rate), "study, ".len() + board.len());
         }
         out.truncate(out.trim_end().len());
         out.push('\n');
@@ -234,12 +223,7 @@ pub fn table(report: &Report) -> String {
             missed => format!("MISSED {missed} times (at least {COLLAPSE} of the rate at 1 MB)"),
         }
     );
-    report.warnings.iter().for_each(|note| out.push_str(&format!("note: {note}\n")));
-    out
-}
-
-fn cell(rate: Option<f64>) -> String {
-    rate.map_or("-".to_owned(), |rate| format!("{rate:.0}"))
+    out + &warnings(report)
 }
 
 #[cfg(test)]

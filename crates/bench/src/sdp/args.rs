@@ -4,8 +4,8 @@ use super::native::{self, Manner};
 use super::size::Length;
 use super::{Plan, flow, measure, table};
 use crate::cli::Output;
-use crate::suite;
-use anyhow::{Result, bail};
+use crate::export;
+use anyhow::Result;
 use clap::Args;
 
 /// What is measured, in words that need no other page.
@@ -79,12 +79,7 @@ pub fn run_sdp(args: &SdpArgs) -> Result<()> {
             usual.clone_from(asked);
         }
     }
-    let report = measure(&plan)?;
-    args.output.deliver(&report, table::table)?;
-    if args.check && !suite::passes(&report) {
-        bail!("{} bars are missed", report.failed().count());
-    }
-    Ok(())
+    args.output.conclude(args.check, &measure(&plan)?, table::table, export::markdown)
 }
 
 /// Does what the measuring process started this one for; whether there was anything.

@@ -2,10 +2,9 @@
 //! what is measured: one sends blocks of a size, another receives; or one asks and another answers. A second thread of
 //! each tells, whenever it is asked, how far it has come and what processor time the process has used.
 
-use crate::ring::flow::clock;
+use crate::ring::flow::{clock, processor_time};
 use crate::speaker::{end_with_parent, tell};
 use anyhow::{Context, Result, anyhow};
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -55,9 +54,7 @@ impl Progress {
     }
 
     fn mark(&self) -> Mark {
-        let time = clock_gettime(ClockId::ProcessCPUTime);
-        let processor = u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
-            + u64::try_from(time.tv_nsec).unwrap_or(0);
+        let processor = processor_time();
         Mark { done: self.done.load(Relaxed), nanos: clock(), processor }
     }
 }

@@ -16,10 +16,11 @@ pub mod tally;
 pub mod way;
 
 use crate::figure::{Figure, Report, Sample, Unit};
+use crate::place;
 use crate::program::{LOOPBACK, VETH};
 use crate::steal::steady;
-use anyhow::{Context, Error, Result};
-use pair::{Done, Pair};
+use anyhow::Result;
+use pair::Done;
 use size::Length;
 use std::time::Duration;
 use tally::MODES;
@@ -107,103 +108,116 @@ pub fn measure(plan: &Plan) -> Result<Report> {
     report.warn_of_noise();
     // Parts and copies are no rates, and these samples stand in other groups too.
     report.warnings.retain(|note| ![OF_BEST, COPIES, CHOSEN].iter().any(|group| note.starts_with(group)));
-    rig.lab.down().context("the lab does not go down")?;
+    place::down(rig.lab)?;
     Ok(report)
 }
 
 /// All ways by turns, each as often as the plan says.
 fn sizes_figures(rig: &Rig, plan: &Plan, size: Length) -> Vec<Figure> {
-    let (runs, failed) = by_turns(Way::all(), plan.runs, |way| run(rig, way, size, plan.time()));
+    let what = format!("messages of {size}");
+    let run = |way| rig.run(way, POUR, &[size.0], plan.time());
+    let (runs, failed) = by_turns(Way::all(), plan.runs, &what, run);
     let duel = best_forced(&runs).map_or(vec![], |best| {
         Way::all().into_iter().filter(|way| [AUTO, best].contains(&way.name)).collect()
     });
-    let (duel, more) = by_turns(duel, plan.turns(), |way| run(rig, way, size, plan.time()));
-    let failed = failed.into_iter().chain(more);
-    let failed = failed.map(|(way, why)| failure(&format!("{}, messages of {size}", way.name), &why));
+    let (duel, more) = by_turns(duel, plan.turns(), &what, run);
     let of_best = of_best(size, &duel);
-    figures(size, &runs).into_iter().chain([of_best]).chain(failed).collect()
+    figures(size, &runs).into_iter().chain([of_best]).chain(failed).chain(more).collect()
 }
 
+/// The roles of two programs that send one way, and of two that ask and answer.
+const POUR: [&str; 2] = ["--receive", "--send"];
+const ASK: [&str; 2] = ["--reply", "--ask"];
+
 /// The forced mode that carried its bytes fastest.
-fn best_forced(runs: &[(Way, Vec<Done>)]) -> Option<&'static str> {
-    let forced = runs.iter().filter(|(way, runs)| way.is_forced() && impure(way.name, runs).is_none());
-    let rates = forced.filter_map(|(way, runs)| Some((way.name, rates(runs)?.median)));
+fn best_forced(runs: &[Runs]) -> Option<&'static str> {
+    let rates = FORCED.into_iter().filter_map(|name| Some((name, sample(runs, name, rate)?.median)));
     rates.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(name, _)| name)
 }
 
-fn rates(runs: &[Done]) -> Option<Sample> {
-    Sample::new(runs.iter().map(|done| done.rate() / 1e6).collect())
+/// Megabytes (10^6) in a second.
+fn rate(done: &Done) -> Option<f64> {
+    Some(done.rate() / 1e6)
+}
+
+/// The same in a second of processor time.
+fn per_processor(done: &Done) -> Option<f64> {
+    Some(done.per_processor() / 1e6)
 }
 
 /// The mode chosen by itself beside the best one forced, from turns of these two alone.
-fn of_best(size: Length, duel: &[(Way, Vec<Done>)]) -> Figure {
-    let of = |auto: bool| duel.iter().find(|(way, _)| (way.name == AUTO) == auto).map(|(_, runs)| &runs[..]);
-    let sample = |auto: bool| rates(of(auto)?);
+fn of_best(size: Length, duel: &[Runs]) -> Figure {
+    let sample = |auto: bool| {
+        let (_, runs) = duel.iter().find(|(way, _)| (way.name == AUTO) == auto)?;
+        Sample::new(runs.iter().filter_map(rate).collect())
+    };
     Figure::new(OF_BEST, size.to_string(), Unit::MegabytesPerSecond, sample(true))
         .against(BEST, sample(false))
         .bar(BEST, PART, None)
         .by_turns()
 }
 
-/// What each did in each run, and which of them failed, and why.
-type Turns<T> = (Vec<(T, Vec<Done>)>, Vec<(T, Error)>);
+/// What a way did in each run.
+type Runs = (Way, Vec<Done>);
 
 /// Runs all, then all again. One that fails is left out of its sample and told: the others go on.
-fn by_turns<T: Copy>(all: Vec<T>, runs: usize, mut run: impl FnMut(T) -> Result<Done>) -> Turns<T> {
-    let mut done: Vec<(T, Vec<Done>)> = all.into_iter().map(|one| (one, Vec::new())).collect();
+fn by_turns(
+    all: Vec<Way>,
+    runs: usize,
+    what: &str,
+    mut run: impl FnMut(Way) -> Result<Done>,
+) -> (Vec<Runs>, Vec<Figure>) {
+    let mut done: Vec<Runs> = all.into_iter().map(|way| (way, Vec::new())).collect();
     let mut failed = Vec::new();
     for _ in 0..runs {
-        for (one, samples) in &mut done {
-            match steady(|| run(*one)) {
+        for (way, samples) in &mut done {
+            match steady(|| run(*way)) {
                 Ok((sample, _)) => samples.push(sample),
-                Err(why) => failed.push((*one, why)),
+                // It misses its bar.
+                Err(why) => failed.push(Figure::failed(&format!("{FAILED}: {}, {what}", way.name), &why)),
             }
         }
     }
     (done, failed)
 }
 
-/// The figure of a run that failed: it misses its bar.
-fn failure(what: &str, why: &Error) -> Figure {
-    Figure::failed(&format!("{FAILED}: {what}"), why)
-}
-
-/// One way, once.
-fn run(rig: &Rig, way: Way, size: Length, time: Duration) -> Result<Done> {
-    let (mut listener, at) = rig.listener(way)?;
-    listener.args(["--receive", &at.to_string(), &size.0.to_string()]);
-    let pair = Pair::start(listener, |to| {
-        let mut connector = rig.connector(way)?;
-        connector.args(["--send", &to.to_string(), &size.0.to_string()]);
-        Ok(connector)
-    })?;
-    pair.measure(time, way.is_ours().then_some(&rig.lab))
-}
-
 /// What came of one size.
-fn figures(size: Length, runs: &[(Way, Vec<Done>)]) -> Vec<Figure> {
-    let of = |name: &str| runs.iter().find(|(way, _)| way.name == name).map_or(&[][..], |(_, runs)| runs);
-    let sample = |name: &str, value: fn(&Done) -> f64| {
-        let runs = of(name);
-        if impure(name, runs).is_some() { None } else { Sample::new(runs.iter().map(value).collect()) }
-    };
-    let compared = |group: &str, unit, value: fn(&Done) -> f64| {
-        let figure = Figure::new(group, size.to_string(), unit, sample(AUTO, value));
-        let references = FORCED.into_iter().chain([LOOPBACK, VETH]);
-        references.fold(figure, |figure, name| figure.against(name, sample(name, value)))
-    };
-    let rate: fn(&Done) -> f64 = |done| done.rate() / 1e6;
+fn figures(size: Length, runs: &[Runs]) -> Vec<Figure> {
+    let names = [&[AUTO], &FORCED[..], &[LOOPBACK, VETH]].concat();
+    let compared = |group, unit, value| beside(runs, &names, size, (group, unit), value);
     let bar = if size.0 >= LARGE { LARGE_BAR } else { SMALL_BAR };
+    let copies: fn(&Done) -> Option<f64> = |run| Some(run.tally.as_ref()?.copies());
     let mut figures = vec![
         compared(THROUGHPUT, Unit::MegabytesPerSecond, rate).bar(LOOPBACK, 1.0, None),
-        compared(PER_PROCESSOR, Unit::MegabytesPerProcessorSecond, |done| done.per_processor() / 1e6)
-            .bar(LOOPBACK, bar, None),
-        compared(PROCESSOR, Unit::PercentOfCore, |done| 100.0 * done.processor / done.seconds),
-        copies(size, runs),
+        compared(PER_PROCESSOR, Unit::MegabytesPerProcessorSecond, per_processor).bar(LOOPBACK, bar, None),
+        compared(PROCESSOR, Unit::PercentOfCore, |done| Some(100.0 * done.processor / done.seconds)),
+        beside(runs, &names[..=FORCED.len()], size, (COPIES, Unit::Copies), copies),
     ];
-    figures.extend(FORCED.into_iter().map(|name| forced_figure(name, size, of(name), rate)));
-    figures.extend(MODES.iter().map(|mode| shares(mode, size, of(AUTO))));
+    figures.extend(FORCED.into_iter().map(|name| alone(runs, name, size)));
+    figures.extend(MODES.iter().map(|mode| shares(mode, size, of(runs, AUTO))));
     figures
+}
+
+/// The first way of `names`, with the others as references.
+fn beside(
+    runs: &[Runs],
+    names: &[&str],
+    size: Length,
+    (group, unit): (&str, Unit),
+    value: fn(&Done) -> Option<f64>,
+) -> Figure {
+    let figure = Figure::new(group, size.to_string(), unit, sample(runs, names[0], value));
+    names[1..].iter().fold(figure, |figure, name| figure.against(name, sample(runs, name, value)))
+}
+
+/// What the runs of the way of this name gave; nothing if others carried the bytes.
+fn sample(runs: &[Runs], name: &str, value: fn(&Done) -> Option<f64>) -> Option<Sample> {
+    let (way, done) = runs.iter().find(|(way, _)| way.name == name)?;
+    if impure(*way, done).is_some() { None } else { Sample::new(done.iter().filter_map(value).collect()) }
+}
+
+fn of<'a>(runs: &'a [Runs], name: &str) -> &'a [Done] {
+    runs.iter().find(|(way, _)| way.name == name).map_or(&[], |(_, runs)| runs)
 }
 
 /// The group of a forced mode's own figures.
@@ -216,21 +230,21 @@ pub fn share_group(mode: &str) -> String {
     format!("{CHOSEN}: {mode}")
 }
 
-/// A forced mode by itself, with what carried the bytes where it did not.
-fn forced_figure(name: &str, size: Length, runs: &[Done], rate: fn(&Done) -> f64) -> Figure {
-    let missing = impure(name, runs);
-    let sample = if missing.is_some() { None } else { Sample::new(runs.iter().map(rate).collect()) };
-    let figure = Figure::new(&forced_group(name), size.to_string(), Unit::MegabytesPerSecond, sample);
-    Figure { missing: missing.or(figure.missing.clone()), ..figure }
+/// A way by itself, with what carried the bytes where it did not.
+fn alone(runs: &[Runs], name: &str, size: Length) -> Figure {
+    let (group, sample) = (forced_group(name), sample(runs, name, rate));
+    Figure::new(&group, size.to_string(), Unit::MegabytesPerSecond, sample).without(why_not(runs, name))
 }
 
-/// Why runs that a way is forced on are not that mode's: others carried the bytes.
-fn impure(name: &str, runs: &[Done]) -> Option<String> {
-    if FORCED.contains(&name) { carried_by_others(name, runs) } else { None }
+/// Why the runs of the way of this name are not its mode's, if others carried the bytes.
+fn why_not(runs: &[Runs], name: &str) -> Option<String> {
+    let (way, done) = runs.iter().find(|(way, _)| way.name == name)?;
+    impure(*way, done)
 }
 
-/// What carried the bytes, if it was not `name` alone.
-fn carried_by_others(name: &str, runs: &[Done]) -> Option<String> {
+/// What carried the bytes, if it was not the way's mode alone.
+fn impure(way: Way, runs: &[Done]) -> Option<String> {
+    let name = way.mode()?;
     let tallies = runs.iter().filter_map(|run| run.tally.as_ref());
     let worst = tallies.min_by(|a, b| a.share(name).total_cmp(&b.share(name)))?;
     if worst.share(name) >= PURE {
@@ -247,20 +261,10 @@ fn shares(mode: &str, size: Length, runs: &[Done]) -> Figure {
     Figure::new(&share_group(mode), size.to_string(), Unit::Percent, Sample::new(shares))
 }
 
-/// How often each byte was copied, by the mode chosen by itself, and by the forced ones.
-fn copies(size: Length, runs: &[(Way, Vec<Done>)]) -> Figure {
-    let sample = |name: &str| {
-        let (_, runs) = runs.iter().find(|(way, _)| way.name == name)?;
-        impure(name, runs).is_none().then_some(())?;
-        Sample::new(runs.iter().filter_map(|run| Some(run.tally.as_ref()?.copies())).collect())
-    };
-    let figure = Figure::new(COPIES, size.to_string(), Unit::Copies, sample(AUTO));
-    FORCED.into_iter().fold(figure, |figure, name| figure.against(name, sample(name)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use anyhow::bail;
     use tally::Tally;
 
     pub(super) fn done(rate: f64, by_mode: Option<[u64; 4]>) -> Done {
@@ -314,13 +318,14 @@ mod tests {
     #[test]
     fn a_run_that_fails_is_told_and_the_others_count() {
         let mut runs = 0;
-        let (done, failed) = by_turns(vec!["a", "b"], 2, |name| {
+        let (done, failed) = by_turns(Way::all()[..2].to_vec(), 2, "bytes", |way| {
             runs += 1;
-            if name == "b" && runs == 2 { Err(Error::msg("of 3 only 2")) } else { Ok(done(1.0, None)) }
+            if way.name == "bcopy" && runs == 2 { bail!("of 3 only 2") } else { Ok(done(1.0, None)) }
         });
         assert_eq!((done[0].1.len(), done[1].1.len(), failed.len()), (2, 1, 1));
-        let figure = failure(failed[0].0, &failed[0].1);
-        assert_eq!((figure.meets_bar(), figure.missing.as_deref()), (None, Some("of 3 only 2")));
+        let Figure { group, missing, .. } = &failed[0];
+        assert_eq!((&**group, missing.as_deref()), ("failed: bcopy, bytes", Some("of 3 only 2")));
+        assert_eq!(failed[0].meets_bar(), None);
     }
 
     #[test]
@@ -328,7 +333,7 @@ mod tests {
         let runs = runs();
         assert_eq!(shares("read-zcopy", Length(1), &runs[0].1).sample.unwrap().median, 99.0);
         assert_eq!(
-            impure("bcopy", &[done(1.0, Some([90, 10, 0, 0]))]).unwrap(),
+            impure(Way::all()[1], &[done(1.0, Some([90, 10, 0, 0]))]).unwrap(),
             "carried by bcopy 90 %, read-zcopy 10 %"
         );
     }

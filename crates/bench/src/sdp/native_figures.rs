@@ -2,12 +2,10 @@
 //! into memory that was offered.
 
 use super::native::Manner;
-use super::pair::{Done, Pair};
 use super::size::Length;
-use super::way::Rig;
-use super::{Plan, by_turns, carried_by_others, failure, forced_group};
-use crate::figure::{Figure, Sample, Unit};
-use anyhow::Result;
+use super::way::{Rig, Way};
+use super::{POUR, Plan, Runs, alone, beside, by_turns, per_processor, rate};
+use crate::figure::{Figure, Unit};
 
 /// A group of the report: what arrives in a second.
 pub const NATIVE: &str = "posted buffers";
@@ -22,58 +20,27 @@ const BARRED: usize = 1 << 20;
 
 /// All manners by turns. The figures are those of posted buffers, the others their references.
 pub fn figures(rig: &Rig, plan: &Plan, size: Length) -> Vec<Figure> {
-    let all = Manner::POURING.to_vec();
     let turns = if size.0 == BARRED { plan.turns() } else { plan.runs };
-    let (runs, failed) = by_turns(all, turns, |manner| run(rig, plan, manner, size));
-    let name = |manner: Manner| format!("{}, messages of {size}", manner.name());
-    let failed = failed.into_iter().map(|(manner, why)| failure(&name(manner), &why));
+    let ways = Manner::POURING.map(Way::native).to_vec();
+    let run = |way| rig.run(way, POUR, &[size.0], plan.time());
+    let (runs, failed) = by_turns(ways, turns, &format!("messages of {size}"), run);
     of_runs(size, &runs).into_iter().chain(failed).collect()
 }
 
-fn run(rig: &Rig, plan: &Plan, manner: Manner, size: Length) -> Result<Done> {
-    let (mut listener, at) = rig.native_listener(manner)?;
-    listener.args(["--receive", &at.to_string(), &size.0.to_string()]);
-    let pair = Pair::start(listener, |to| {
-        let mut connector = rig.native_connector(manner)?;
-        connector.args(["--send", &to.to_string(), &size.0.to_string()]);
-        Ok(connector)
-    })?;
-    pair.measure(plan.time(), Some(&rig.lab))
-}
-
-fn of_runs(size: Length, runs: &[(Manner, Vec<Done>)]) -> Vec<Figure> {
-    let of =
-        |manner: Manner| runs.iter().find(|(other, _)| *other == manner).map_or(&[][..], |(_, runs)| runs);
-    let sample = |manner: Manner, value: fn(&Done) -> f64| match carried_by_others(manner.mode(), of(manner))
-    {
-        None => Sample::new(of(manner).iter().map(value).collect()),
-        Some(_) => None,
-    };
-    let figure = |group: &str, unit, value| {
-        let figure = Figure::new(group, size.to_string(), unit, sample(Manner::Posted, value));
-        let others = [Manner::Stream, Manner::Offered].into_iter();
-        others.fold(figure, |figure, other| figure.against(other.name(), sample(other, value))).by_turns()
-    };
-    let rate: fn(&Done) -> f64 = |done| done.rate() / 1e6;
-    let per_processor =
-        figure(NATIVE_PROCESSOR, Unit::MegabytesPerProcessorSecond, |done| done.per_processor() / 1e6);
-    let barred = size.0 == BARRED;
-    let bar = |figure: Figure| if barred { figure.bar(Manner::Stream.name(), BAR, None) } else { figure };
-    let mut figures = vec![figure(NATIVE, Unit::MegabytesPerSecond, rate), bar(per_processor)];
-    figures.extend(Manner::POURING.map(|manner| {
-        let figure = Figure::new(
-            &forced_group(manner.name()),
-            size.to_string(),
-            Unit::MegabytesPerSecond,
-            sample(manner, rate),
-        );
-        Figure { missing: carried_by_others(manner.mode(), of(manner)).or(figure.missing.clone()), ..figure }
-    }));
-    figures
+fn of_runs(size: Length, runs: &[Runs]) -> Vec<Figure> {
+    let names = [Manner::Posted, Manner::Stream, Manner::Offered].map(Manner::name);
+    let figure = |group, unit, value| beside(runs, &names, size, (group, unit), value).by_turns();
+    let mut costs = figure(NATIVE_PROCESSOR, Unit::MegabytesPerProcessorSecond, per_processor);
+    if size.0 == BARRED {
+        costs = costs.bar(Manner::Stream.name(), BAR, None);
+    }
+    let alone = Manner::POURING.map(|manner| alone(runs, manner.name(), size));
+    [figure(NATIVE, Unit::MegabytesPerSecond, rate), costs].into_iter().chain(alone).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::forced_group;
     use super::super::tests::done;
     use super::*;
 
@@ -81,8 +48,8 @@ mod tests {
     fn posted_buffers_have_a_bar_at_a_megabyte_and_say_what_carried_them() {
         let runs = |by_mode| {
             [
-                (Manner::Stream, vec![done(2000.0, Some([9, 0, 0, 0]))]),
-                (Manner::Posted, vec![done(3000.0, Some(by_mode))]),
+                (Way::native(Manner::Stream), vec![done(2000.0, Some([9, 0, 0, 0]))]),
+                (Way::native(Manner::Posted), vec![done(3000.0, Some(by_mode))]),
             ]
         };
         let figures = |by_mode| of_runs(Length(BARRED), &runs(by_mode));

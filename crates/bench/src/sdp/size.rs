@@ -1,5 +1,6 @@
 //! Sizes of messages as the studies have them: 1 B, 1.4 KB, 140 KB, 8 MB.
 
+use crate::perf::bytes;
 use anyhow::{Context, Result, ensure};
 use std::str::FromStr;
 
@@ -31,13 +32,8 @@ impl std::fmt::Display for Length {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         #[expect(clippy::cast_precision_loss, reason = "at most 64 MB")]
         let kilobytes = self.0 as f64 / 1024.0;
-        let text = match self.0 {
-            bytes if bytes < 1 << 10 => format!("{bytes} B"),
-            bytes if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => format!("{} MB", bytes >> 20),
-            bytes if bytes.is_multiple_of(1 << 10) => format!("{} KB", bytes >> 10),
-            _ => format!("{kilobytes:.1} KB"),
-        };
-        f.pad(&text)
+        let exact = self.0 < 1 << 10 || self.0.is_multiple_of(1 << 10);
+        f.pad(&if exact { bytes(self.0) } else { format!("{kilobytes:.1} KB") })
     }
 }
 

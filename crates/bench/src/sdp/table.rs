@@ -6,7 +6,7 @@ use super::native_figures::{NATIVE, NATIVE_PROCESSOR};
 use super::tally::MODES;
 use super::way::{AUTO, FORCED};
 use super::{COPIES, FAILED, OF_BEST, PER_PROCESSOR, PROCESSOR, THROUGHPUT, forced_group, share_group};
-use crate::export::columns;
+use crate::export::{columns, heading, or_dash, two, warnings};
 use crate::figure::{Figure, Report};
 use crate::program::{LOOPBACK, VETH};
 use std::fmt::Write;
@@ -27,6 +27,9 @@ const STUDY: [(&str, &str); 12] = [
     ("8 MB", "not given"),
 ];
 
+/// What the mode chosen by itself is held against.
+const OTHERS: [&str; 5] = [FORCED[0], FORCED[1], FORCED[2], LOOPBACK, VETH];
+
 /// What may be compared.
 const READING: &str = "\
 The study's rates are of two servers with an InfiniBand adapter on PCI-X, against Gigabit Ethernet; it gives ratios and
@@ -40,7 +43,7 @@ did not carry the bytes has no rate; below is what carried them.
 
 /// Everything.
 pub fn table(report: &Report) -> String {
-    let mut out = crate::export::heading(report);
+    let mut out = heading(report);
     for (title, rows) in [
         ("MB/s (10^6)", throughput(report)),
         ("MB in a second of processor time, both ends added up", processor(report)),
@@ -56,8 +59,7 @@ pub fn table(report: &Report) -> String {
     failures(report, &mut out);
     fallen_back(report, &mut out);
     bars(report, &mut out);
-    report.warnings.iter().for_each(|note| out.push_str(&format!("note: {note}\n")));
-    out
+    out + &warnings(report)
 }
 
 fn throughput(report: &Report) -> Vec<Vec<String>> {
@@ -65,9 +67,8 @@ fn throughput(report: &Report) -> Vec<Vec<String>> {
         vec![head(&["size", AUTO, "carried by"], &["of best", "of loopback", "study: SDP of Ethernet"])];
     for figure in of_group(report, THROUGHPUT) {
         let mut row = vec![figure.case.clone(), median(figure, None), chosen(report, &figure.case)];
-        row.extend(FORCED.into_iter().chain([LOOPBACK, VETH]).map(|name| median(figure, Some(name))));
-        let best = find(report, OF_BEST, &figure.case);
-        row.push(best.map_or(String::new(), verdict));
+        row.extend(OTHERS.map(|name| median(figure, Some(name))));
+        row.push(report.find(OF_BEST, &figure.case).map_or(String::new(), verdict));
         row.push(verdict(figure));
         let study = STUDY.iter().find(|(size, _)| *size == figure.case);
         row.push(study.map_or("not given", |(_, found)| found).to_owned());
@@ -80,15 +81,11 @@ fn processor(report: &Report) -> Vec<Vec<String>> {
     let mut rows = vec![head(&["size", AUTO], &["of loopback", "processors of auto", "of loopback TCP"])];
     for figure in of_group(report, PER_PROCESSOR) {
         let mut row = vec![figure.case.clone(), median(figure, None)];
-        row.extend(FORCED.into_iter().chain([LOOPBACK, VETH]).map(|name| median(figure, Some(name))));
+        row.extend(OTHERS.map(|name| median(figure, Some(name))));
         row.push(verdict(figure));
-        let used = find(report, PROCESSOR, &figure.case);
-        for name in [None, Some(LOOPBACK)] {
-            row.push(
-                used.and_then(|used| value(used, name))
-                    .map_or("-".to_owned(), |used| format!("{:.2}", used / 100.0)),
-            );
-        }
+        let used = report.find(PROCESSOR, &figure.case);
+        let processors = |name| Some(value(used?, name)? / 100.0);
+        row.extend([None, Some(LOOPBACK)].map(|name| two(processors(name))));
         rows.push(row);
     }
     rows
@@ -97,9 +94,8 @@ fn processor(report: &Report) -> Vec<Vec<String>> {
 fn copies(report: &Report) -> Vec<Vec<String>> {
     let names = ["size", AUTO].into_iter().chain(FORCED).map(str::to_owned).collect();
     let figures = of_group(report, COPIES).map(|figure| {
-        let copies = |name| value(figure, name).map_or("-".to_owned(), |copies| format!("{copies:.2}"));
         let all = [None].into_iter().chain(FORCED.map(Some));
-        [figure.case.clone()].into_iter().chain(all.map(copies)).collect()
+        [figure.case.clone()].into_iter().chain(all.map(|name| two(value(figure, name)))).collect()
     });
     [names].into_iter().chain(figures).collect()
 }
@@ -115,13 +111,11 @@ fn exchanges(report: &Report) -> Vec<Vec<String>> {
             rows.push(words.chain(costs).chain(counts).map(str::to_owned).collect());
         }
         let all = || [None].into_iter().chain(names.iter().map(|name| Some(*name)));
-        let cost = find(report, EXCHANGE_PROCESSOR, &figure.case);
-        let messages = find(report, EXCHANGE_MESSAGES, &figure.case);
-        let counted =
-            |name| messages.and_then(|figure| value(figure, name)).filter(|messages| *messages > 0.0);
+        let of = |group, name| value(report.find(group, &figure.case)?, name);
+        let counted = |name| of(EXCHANGE_MESSAGES, name).filter(|messages| *messages > 0.0);
         let mut row = vec![figure.case.clone()];
         row.extend(all().map(|name| median(figure, name)));
-        row.extend(all().map(|name| two(cost.and_then(|cost| value(cost, name)))));
+        row.extend(all().map(|name| two(of(EXCHANGE_PROCESSOR, name))));
         row.extend([None, Some("native bcopy"), Some("transaction")].map(|name| two(counted(name))));
         rows.push(row);
     }
@@ -134,11 +128,12 @@ fn native(report: &Report) -> Vec<Vec<String>> {
     let head = head.map(str::to_owned).collect();
     let figures = of_group(report, NATIVE).map(|rate| {
         let mut row = vec![rate.case.clone()];
-        for figure in [Some(rate), find(report, NATIVE_PROCESSOR, &rate.case)].into_iter().flatten() {
+        let costs = report.find(NATIVE_PROCESSOR, &rate.case);
+        for figure in [Some(rate), costs].into_iter().flatten() {
             let reference = |manner: Manner| (manner != Manner::Posted).then(|| manner.name());
             row.extend(Manner::POURING.map(|manner| median(figure, reference(manner))));
         }
-        row.push(find(report, NATIVE_PROCESSOR, &rate.case).map_or(String::new(), verdict));
+        row.push(costs.map_or(String::new(), verdict));
         row
     });
     [head].into_iter().chain(figures).collect()
@@ -146,7 +141,7 @@ fn native(report: &Report) -> Vec<Vec<String>> {
 
 /// Which modes carried what nobody forced.
 fn chosen(report: &Report, case: &str) -> String {
-    let share = |mode: &str| find(report, &share_group(mode), case).and_then(|figure| value(figure, None));
+    let share = |mode: &str| report.find(&share_group(mode), case)?.median();
     let parts = MODES.iter().filter_map(|mode| Some((*mode, share(mode)?))).filter(|(_, part)| *part >= 0.5);
     let mut parts: Vec<(&str, f64)> = parts.collect();
     parts.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -196,9 +191,8 @@ fn bars(report: &Report, out: &mut String) {
     ] {
         let cases = |met: bool| {
             let all = of_group(report, group).filter(|figure| figure.bar.is_some());
-            all.filter(|figure| (figure.meets_bar() == Some(true)) == met)
-                .map(|figure| &*figure.case)
-                .collect::<Vec<_>>()
+            let those = all.filter(|figure| (figure.meets_bar() == Some(true)) == met);
+            those.map(|figure| &*figure.case).collect::<Vec<_>>()
         };
         let (met, missed) = (cases(true), cases(false));
         let verdict = match (met.len(), missed.is_empty()) {
@@ -217,26 +211,14 @@ fn of_group<'a>(report: &'a Report, group: &str) -> impl Iterator<Item = &'a Fig
     report.figures.iter().filter(move |figure| figure.group == group)
 }
 
-fn find<'a>(report: &'a Report, group: &str, case: &str) -> Option<&'a Figure> {
-    of_group(report, group).find(|figure| figure.case == case)
-}
-
 /// The median of the figure itself, or of one of its references.
 fn value(figure: &Figure, reference: Option<&str>) -> Option<f64> {
-    let sample = match reference {
-        None => figure.sample.as_ref(),
-        Some(name) => figure.references.iter().find(|other| other.name == name).map(|other| &other.sample),
-    };
-    sample.map(|sample| sample.median)
+    reference.map_or(figure.median(), |name| Some(figure.reference(name)?.sample.median))
 }
 
 fn median(figure: &Figure, reference: Option<&str>) -> String {
     let precise = |value: f64| if value < 100.0 { format!("{value:.1}") } else { format!("{value:.0}") };
-    value(figure, reference).map_or("-".to_owned(), precise)
-}
-
-fn two(value: Option<f64>) -> String {
-    value.map_or("-".to_owned(), |value| format!("{value:.2}"))
+    or_dash(value(figure, reference), precise)
 }
 
 /// The ratio that the figure's bar speaks of, marked if it is missed.
@@ -247,13 +229,12 @@ fn verdict(figure: &Figure) -> String {
         let most = ratios.runs.iter().copied().fold(0.0, f64::max);
         format!(" ({least:.2} to {most:.2})")
     });
-    figure.bar_ratio().map_or("-".to_owned(), |ratio| format!("{ratio:.2}{turns}{mark}"))
+    or_dash(figure.bar_ratio(), |ratio| format!("{ratio:.2}{turns}{mark}"))
 }
 
 /// Names of columns: those before the forced modes and the kernel's TCP, and those behind.
 fn head(before: &[&str], behind: &[&str]) -> Vec<String> {
-    let middle = FORCED.into_iter().chain([LOOPBACK, VETH]);
-    before.iter().copied().chain(middle).chain(behind.iter().copied()).map(str::to_owned).collect()
+    [before, &OTHERS, behind].concat().into_iter().map(str::to_owned).collect()
 }
 
 #[cfg(test)]

@@ -4,14 +4,18 @@
 //! outside, as people would do it.
 
 use super::native::Manner;
+use super::pair::{Done, Pair};
+use crate::place;
 use crate::program::{LOOPBACK, VETH};
-use anyhow::{Context, Result};
+use crate::speaker::own_program;
+use anyhow::Result;
 use clap::ValueEnum;
 use crosslane_client::session::{FILES, OWN_CALLS_VARIABLE};
-use crosslane_lab::{Lab, Options, Preload, Topology};
+use crosslane_lab::{Lab, Options, Preload};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 /// The modes that can be forced, as rules and counters name them.
 pub const FORCED: [&str; 3] = ["bcopy", "read-zcopy", "write-zcopy"];
@@ -28,6 +32,8 @@ const NATIVE_PORT: u16 = 24_100;
 enum Place {
     /// A stream over a soft cable; the port decides by what rule.
     Fabric(u16),
+    /// The same between programs that are written for streams, without the library.
+    Native(Manner),
     /// The kernel's TCP over a veth pair between the same two network namespaces.
     Veth,
     /// The kernel's TCP inside one of the hosts.
@@ -45,28 +51,29 @@ pub struct Way {
 impl Way {
     /// All of them, in the order of the table.
     pub fn all() -> Vec<Self> {
-        let mut ways = vec![Self { name: AUTO, place: Place::Fabric(AUTO_PORT) }];
-        ways.extend(
-            FORCED
-                .into_iter()
-                .zip(AUTO_PORT + 1..)
-                .map(|(name, port)| Self { name, place: Place::Fabric(port) }),
-        );
-        ways.extend([
-            Self { name: LOOPBACK, place: Place::Loopback },
-            Self { name: VETH, place: Place::Veth },
-        ]);
-        ways
+        let forced = FORCED.into_iter().zip(AUTO_PORT + 1..);
+        let fabric = [(AUTO, AUTO_PORT)].into_iter().chain(forced);
+        let fabric = fabric.map(|(name, port)| Self { name, place: Place::Fabric(port) });
+        let kernel = [(LOOPBACK, Place::Loopback), (VETH, Place::Veth)];
+        fabric.chain(kernel.map(|(name, place)| Self { name, place })).collect()
+    }
+
+    /// Programs that are written for streams.
+    pub fn native(manner: Manner) -> Self {
+        Self { name: manner.name(), place: Place::Native(manner) }
     }
 
     /// Whether streams carry it.
     pub fn is_ours(self) -> bool {
-        matches!(self.place, Place::Fabric(_))
+        matches!(self.place, Place::Fabric(_) | Place::Native(_))
     }
 
-    /// Whether it is a mode forced by hand.
-    pub fn is_forced(self) -> bool {
-        FORCED.contains(&self.name)
+    /// The mode that alone is to carry it, as counters name it.
+    pub fn mode(self) -> Option<&'static str> {
+        match self.place {
+            Place::Native(manner) => Some(manner.mode()),
+            _ => FORCED.into_iter().find(|mode| *mode == self.name),
+        }
     }
 }
 
@@ -85,71 +92,58 @@ impl Rig {
     /// It does not come up.
     pub fn new() -> Result<Self> {
         let forced = Way::all().into_iter().filter_map(|way| match way.place {
-            Place::Fabric(port) if way.is_forced() => Some((way.name, port)),
+            Place::Fabric(port) => Some((way.mode()?, port)),
             _ => None,
         });
         let rules = forced.flat_map(|(mode, port)| {
             ["client", "server"].map(|role| format!("transfer {mode} {role} * *:{port}"))
         });
-        let options = Options { hosts: 2, topology: Topology::Pair, ..Options::scratch("sdp") };
-        let lab =
-            Lab::up(&Options { rules: rules.collect(), ..options }).context("the lab does not come up")?;
-        Ok(Self { lab, program: std::env::current_exe().context("cannot find my own program")? })
+        let lab = place::up(&Options { rules: rules.collect(), ..place::pair("sdp") })?;
+        Ok(Self { lab, program: own_program()? })
     }
 
-    /// `crosslane bench sdp WORDS`, for the end that listens, and the address that it is to listen at.
+    /// What two programs do in a window of time, which are told their roles, where to meet and `sizes`.
     ///
     /// # Errors
-    /// There is no socket library.
-    pub fn listener(&self, way: Way) -> Result<(Command, SocketAddr)> {
+    /// There is no socket library, or a program fails.
+    pub fn run(
+        &self,
+        way: Way,
+        [listener, connector]: [&str; 2],
+        sizes: &[usize],
+        time: Duration,
+    ) -> Result<Done> {
         let at = match way.place {
             Place::Fabric(port) => SocketAddr::new(self.lab.address("h2")?, port),
+            Place::Native(_) => SocketAddr::new(self.lab.address("h2")?, NATIVE_PORT),
             Place::Veth => SocketAddr::new(self.lab.baseline("h1", "h2")?, 0),
             Place::Loopback => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
         };
-        Ok((self.command(way, "h2")?, at))
+        let words = |role: &str, at: SocketAddr| {
+            let sizes = sizes.iter().map(usize::to_string);
+            [role.to_owned(), at.to_string()].into_iter().chain(sizes).collect::<Vec<_>>()
+        };
+        let listener = self.command(way, "h2", &words(listener, at))?;
+        let pair = Pair::start(listener, |to| self.command(way, "h1", &words(connector, to)))?;
+        pair.measure(time, way.is_ours().then_some(&self.lab))
     }
 
-    /// The same for the end that connects.
-    ///
-    /// # Errors
-    /// There is no socket library.
-    pub fn connector(&self, way: Way) -> Result<Command> {
-        self.command(way, "h1")
-    }
-
-    fn command(&self, way: Way, host: &str) -> Result<Command> {
+    /// `crosslane bench sdp WORDS`.
+    fn command(&self, way: Way, host: &str, words: &[String]) -> Result<Command> {
         let (host, preload) = match way.place {
             Place::Fabric(_) => (host, Preload::On),
-            Place::Veth => (host, Preload::Off),
+            Place::Veth | Place::Native(_) => (host, Preload::Off),
             Place::Loopback => ("h2", Preload::Off),
         };
         let mut command = self.lab.command(host, preload, &self.program)?;
-        command.env(OWN_CALLS_VARIABLE, FILES).args(["bench", "sdp"]);
-        Ok(command)
-    }
-
-    /// The same for a program that uses streams by itself, without the library: the end that listens.
-    ///
-    /// # Errors
-    /// There is no such host.
-    pub fn native_listener(&self, manner: Manner) -> Result<(Command, SocketAddr)> {
-        Ok((self.native("h2", manner)?, SocketAddr::new(self.lab.address("h2")?, NATIVE_PORT)))
-    }
-
-    /// The end that connects.
-    ///
-    /// # Errors
-    /// There is no such host.
-    pub fn native_connector(&self, manner: Manner) -> Result<Command> {
-        self.native("h1", manner)
-    }
-
-    fn native(&self, host: &str, manner: Manner) -> Result<Command> {
-        let mut command = self.lab.command(host, Preload::Off, &self.program)?;
         command.args(["bench", "sdp"]);
-        let manner = manner.to_possible_value();
-        command.args(manner.map(|manner| format!("--native={}", manner.get_name())));
+        if let Place::Native(manner) = way.place {
+            let manner = manner.to_possible_value();
+            command.args(manner.map(|manner| format!("--native={}", manner.get_name())));
+        } else {
+            command.env(OWN_CALLS_VARIABLE, FILES);
+        }
+        command.args(words);
         Ok(command)
     }
 }

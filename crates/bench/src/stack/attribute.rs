@@ -8,72 +8,44 @@ use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
 use std::io::BufRead;
 
-/// A kernel function, by whom it is called where that matters, and where its time belongs.
-type Rule = (&'static str, Option<&'static str>, Part);
+/// The kernel's functions whose time belongs to a part, by blanks; behind `<` by whom they are called, where that matters.
+type Rule = (Part, &'static str);
 
 /// The study's functions by their names of today (Linux 6), and what is around them. The study's are: `tcp_alloc_skb`,
 /// `skb_add_data`, `wait_for_tcp_memory`; `tcp_v4_rcv` (what is left of it), the functions for ACKs, `tcp_copy_to_iovec`,
 /// `__kfree_skb`.
 const RULES: &[Rule] = &[
-    ("tcp_stream_alloc_skb", None, Part::Allot),
-    ("sk_page_frag_refill", None, Part::Allot),
-    ("tcp_wmem_schedule", None, Part::Allot),
-    ("tcp_skb_entail", None, Part::Allot),
-    ("_copy_from_iter", None, Part::CopyIn),
-    ("skb_copy_to_page_nocache", None, Part::CopyIn),
-    ("__check_object_size", Some("tcp_sendmsg_locked"), Part::CopyIn),
-    ("sk_stream_wait_memory", None, Part::WaitSpace),
-    ("tcp_ack", None, Part::Acknowledge),
-    ("tcp_send_ack", None, Part::Acknowledge),
-    ("__tcp_send_ack", None, Part::Acknowledge),
-    ("__tcp_ack_snd_check", None, Part::Acknowledge),
-    ("__tcp_cleanup_rbuf", None, Part::Acknowledge),
-    ("__tcp_transmit_skb", Some("tcp_recvmsg_locked"), Part::Acknowledge),
-    ("tcp_delack_timer_handler", None, Part::Acknowledge),
-    ("skb_copy_datagram_iter", None, Part::CopyOut),
-    ("__skb_datagram_iter", None, Part::CopyOut),
-    ("simple_copy_to_iter", None, Part::CopyOut),
-    ("_copy_to_iter", None, Part::CopyOut),
-    ("__kfree_skb", None, Part::Free),
-    ("skb_release_data", None, Part::Free),
-    ("skb_attempt_defer_free", None, Part::Free),
-    ("skb_defer_free_flush", None, Part::Free),
-    ("napi_consume_skb", None, Part::Free),
-    ("kfree_skb_partial", None, Part::Free),
-    ("tcp_eat_recv_skb", None, Part::Free),
-    ("sock_def_readable", None, Part::Wake),
-    ("tcp_data_ready", None, Part::Wake),
-    ("sk_stream_write_space", None, Part::Wake),
-    ("sk_wait_data", None, Part::WaitData),
-    ("tcp_write_xmit", None, Part::SendOther),
-    ("__tcp_push_pending_frames", None, Part::SendOther),
-    ("tcp_push", None, Part::SendOther),
-    ("tcp_sendmsg", None, Part::SendOther),
-    ("tcp_tsq_handler", None, Part::SendOther),
-    ("tcp_pace_kick", None, Part::SendOther),
-    ("tcp_v4_do_rcv", None, Part::HeaderCheck),
-    ("tcp_v4_rcv", None, Part::HeaderCheck),
-    ("tcp_recvmsg", None, Part::ReceiveOther),
-    ("tcp_gro_receive", None, Part::ReceiveOther),
-    ("__ip_queue_xmit", None, Part::SendIp),
-    ("ip_queue_xmit", None, Part::SendIp),
-    ("ip_rcv", None, Part::ReceiveIp),
-    ("ip_list_rcv", None, Part::ReceiveIp),
-    ("ip_local_deliver", None, Part::ReceiveIp),
-    ("ip_protocol_deliver_rcu", None, Part::ReceiveIp),
-    ("inet_gro_receive", None, Part::ReceiveIp),
-    ("__dev_queue_xmit", None, Part::Device),
-    ("dev_hard_start_xmit", None, Part::Device),
-    ("net_rx_action", None, Part::Device),
-    ("handle_softirqs", None, Part::Device),
-    ("__do_softirq", None, Part::Device),
-    ("asm_sysvec_apic_timer_interrupt", None, Part::Device),
-    ("asm_common_interrupt", None, Part::Device),
-    ("asm_sysvec_call_function_single", None, Part::Device),
-    ("asm_sysvec_reschedule_ipi", None, Part::Device),
-    ("entry_SYSCALL_64_after_hwframe", None, Part::Call),
-    ("entry_SYSCALL_64", None, Part::Call),
-    ("el0t_64_sync", None, Part::Call),
+    (Part::Allot, "tcp_stream_alloc_skb sk_page_frag_refill tcp_wmem_schedule tcp_skb_entail"),
+    (Part::CopyIn, "_copy_from_iter skb_copy_to_page_nocache __check_object_size<tcp_sendmsg_locked"),
+    (Part::WaitSpace, "sk_stream_wait_memory"),
+    (
+        Part::Acknowledge,
+        "tcp_ack tcp_send_ack __tcp_send_ack __tcp_ack_snd_check __tcp_cleanup_rbuf \
+         __tcp_transmit_skb<tcp_recvmsg_locked tcp_delack_timer_handler",
+    ),
+    (Part::CopyOut, "skb_copy_datagram_iter __skb_datagram_iter simple_copy_to_iter _copy_to_iter"),
+    (
+        Part::Free,
+        "__kfree_skb skb_release_data skb_attempt_defer_free skb_defer_free_flush napi_consume_skb \
+         kfree_skb_partial tcp_eat_recv_skb",
+    ),
+    (Part::Wake, "sock_def_readable tcp_data_ready sk_stream_write_space"),
+    (Part::WaitData, "sk_wait_data"),
+    (
+        Part::SendOther,
+        "tcp_write_xmit __tcp_push_pending_frames tcp_push tcp_sendmsg tcp_tsq_handler tcp_pace_kick",
+    ),
+    (Part::HeaderCheck, "tcp_v4_do_rcv tcp_v4_rcv"),
+    (Part::ReceiveOther, "tcp_recvmsg tcp_gro_receive"),
+    (Part::SendIp, "__ip_queue_xmit ip_queue_xmit"),
+    (Part::ReceiveIp, "ip_rcv ip_list_rcv ip_local_deliver ip_protocol_deliver_rcu inet_gro_receive"),
+    (
+        Part::Device,
+        "__dev_queue_xmit dev_hard_start_xmit net_rx_action handle_softirqs __do_softirq \
+         asm_sysvec_apic_timer_interrupt asm_common_interrupt asm_sysvec_call_function_single \
+         asm_sysvec_reschedule_ipi",
+    ),
+    (Part::Call, "entry_SYSCALL_64_after_hwframe entry_SYSCALL_64 el0t_64_sync"),
 ];
 
 /// Parts whose functions are of TCP and IP only.
@@ -127,15 +99,15 @@ impl Profile {
         }
         let callers = chain.iter().skip(1).map(|caller| Some(&**caller)).chain([None]);
         let found = chain.iter().zip(callers).find_map(|(symbol, caller)| rule(symbol, caller));
-        let (part, symbol) = found.map_or((Part::Program, None), |(symbol, _, part)| (*part, Some(*symbol)));
+        let part = found.map_or(Part::Program, |(part, _)| part);
         chain.clear();
         if !ours {
             self.elsewhere += u64::from(NETWORK.contains(&part));
             return;
         }
         self.samples[part as usize] += 1;
-        if let Some(symbol) = symbol {
-            *self.symbols.entry((part, symbol)).or_default() += 1;
+        if let Some(found) = found {
+            *self.symbols.entry(found).or_default() += 1;
         }
     }
 
@@ -180,8 +152,14 @@ fn name(frame: &str) -> &str {
     name.split_once('.').map_or(name, |(name, _)| name)
 }
 
-fn rule(symbol: &str, caller: Option<&str>) -> Option<&'static Rule> {
-    RULES.iter().find(|(name, by, _)| *name == symbol && by.is_none_or(|by| caller == Some(by)))
+/// Where the time of a function belongs, and its name, if a rule has it.
+fn rule(symbol: &str, caller: Option<&str>) -> Option<(Part, &'static str)> {
+    let all = RULES.iter().flat_map(|(part, names)| names.split(' ').map(move |name| (*part, name)));
+    let mut fitting = all.filter_map(|(part, name)| match name.split_once('<') {
+        Some((name, by)) => (name == symbol && caller == Some(by)).then_some((part, name)),
+        None => (name == symbol).then_some((part, name)),
+    });
+    fitting.next()
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Arguments of `crosslane bench stack`, and what it does.
 
 use super::{Plan, flow, measure, table};
-use crate::cli::Output;
+use crate::cli::{Output, choose};
+use crate::export;
 use crate::perf::Size;
-use crate::suite;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use std::time::Duration;
 
@@ -62,13 +62,6 @@ pub fn run_stack(args: &StackArgs) -> Result<()> {
         return flow::sender(to.parse()?, size.parse()?, Duration::from_millis(millis.parse()?));
     }
     let mut plan = Plan::new(args.runs.into());
-    if !args.sizes.is_empty() {
-        plan.sizes = args.sizes.iter().map(|size| size.0).collect();
-    }
-    let report = measure(&plan)?;
-    args.output.deliver(&report, table)?;
-    if args.check && !suite::passes(&report) {
-        bail!("{} bars are missed", report.failed().count());
-    }
-    Ok(())
+    choose(&mut plan.sizes, &args.sizes);
+    args.output.conclude(args.check, &measure(&plan)?, table, export::markdown)
 }

@@ -1,10 +1,10 @@
 //! A plain program that sends messages, and one that receives them, each telling what its calls cost it: time of its
 //! processor, and time in which it could not run.
 
+use crate::ring::flow::processor_time as busy;
 use crate::speaker::{end_with_parent, tell};
 use anyhow::{Context, Result, ensure};
 use rustix::net::sockopt::tcp_congestion;
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -61,12 +61,6 @@ impl Begin {
         let (busy, scheduled) = (busy() - self.busy, scheduled() - self.scheduled);
         Side { bytes, nanos, busy, asleep: nanos.saturating_sub(scheduled) }
     }
-}
-
-/// Processor time of this process, ns.
-fn busy() -> u64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 /// Time that this thread has run or waited for a processor, ns.

@@ -14,6 +14,7 @@ pub mod sampler;
 mod table;
 
 use crate::figure::{Figure, Report, Sample, Unit};
+use crate::place;
 use crate::program::LOOPBACK;
 use anyhow::Result;
 use attribute::Profile;
@@ -111,7 +112,7 @@ pub fn measure(plan: &Plan) -> Result<Report> {
     let mut kernel = Kernel::new()?;
     for &size in &plan.sizes {
         eprintln!("  {}", size_name(size));
-        let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); ours.len() + Kernel::PLACES];
+        let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); ours.len() + Kernel::PLACES.len()];
         for _ in 0..plan.runs {
             for (variant, outcomes) in ours.iter().zip(&mut outcomes) {
                 outcomes.push(variant.run(size, plan.time)?);
@@ -121,46 +122,40 @@ pub fn measure(plan: &Plan) -> Result<Report> {
             }
         }
         let (mine, theirs) = outcomes.split_at(ours.len());
-        let references: Vec<_> = kernel.names().into_iter().zip(theirs).collect();
+        let references: Vec<_> = Kernel::PLACES.into_iter().zip(theirs).collect();
         for (variant, outcomes) in VARIANTS.iter().zip(mine) {
             let group = format!("{}, {}", size_name(size), variant.name);
             let mut figures = figures(&group, outcomes, &references);
             hold(&mut figures, &(variant.bars)(size));
             report.figures.extend(figures);
         }
-        report.figures.extend(ping_pong::figures(&ours, kernel.lab(), size, plan)?);
+        report.figures.extend(ping_pong::figures(&ours, &kernel.lab, size, plan)?);
     }
     report.figures.extend(study(&plan.sizes));
     report.gather_groups();
     report.warnings.extend(notes(&kernel));
     ours.into_iter().try_for_each(Ours::end)?;
-    kernel.end()?;
+    place::down(kernel.lab)?;
     Ok(report)
 }
 
 /// The figures of one variant and size, beside the kernel's.
 fn figures(group: &str, ours: &[Outcome], theirs: &[(&'static str, &Vec<Outcome>)]) -> Vec<Figure> {
-    type Value = fn(&Outcome) -> Option<f64>;
-    let sample = |of: &[Outcome], value: &dyn Fn(&Outcome) -> Option<f64>| {
-        Sample::new(of.iter().filter_map(value).collect())
-    };
-    let figure = |label: &str, unit: Unit, value: &dyn Fn(&Outcome) -> Option<f64>| {
+    type Value<'a> = &'a dyn Fn(&Outcome) -> Option<f64>;
+    let sample = |of: &[Outcome], value: Value<'_>| Sample::new(of.iter().filter_map(value).collect());
+    let figure = |label: &str, unit: Unit, value: Value<'_>| {
         let figure = Figure::new(group, label, unit, sample(ours, value));
-        let mut figure =
-            theirs.iter().fold(figure, |figure, (name, of)| figure.against(name, sample(of, value)));
-        figure.missing = None;
-        figure
+        let figure = theirs.iter().fold(figure, |figure, (name, of)| figure.against(name, sample(of, value)));
+        Figure { missing: None, ..figure }
     };
-    let rows =
-        ROWS.iter().map(|row| figure(row.label, Unit::Cycles, &|outcome| outcome.cycles.sum(row.parts)));
-    let others: [(&str, Unit, Value); 5] = [
-        (PROGRAMS, Unit::Cycles, |outcome| Some(outcome.programs)),
-        (DAEMONS, Unit::Cycles, |outcome| outcome.daemons),
-        (COUNTING, Unit::Cycles, |outcome| outcome.counting.map(|(cycles, _)| cycles)),
-        (RATE, Unit::PerSecond, |outcome| Some(outcome.rate)),
-        (COUNTED_RATE, Unit::PerSecond, |outcome| outcome.counting.map(|(_, rate)| rate)),
+    let rows = ROWS.iter().map(|row| figure(row.label, Unit::Cycles, &|it| it.cycles.sum(row.parts)));
+    let others = [
+        figure(PROGRAMS, Unit::Cycles, &|it| Some(it.programs)),
+        figure(DAEMONS, Unit::Cycles, &|it| it.daemons),
+        figure(COUNTING, Unit::Cycles, &|it| it.counting.map(|(cycles, _)| cycles)),
+        figure(RATE, Unit::PerSecond, &|it| Some(it.rate)),
+        figure(COUNTED_RATE, Unit::PerSecond, &|it| it.counting.map(|(_, rate)| rate)),
     ];
-    let others = others.iter().map(|(label, unit, value)| figure(label, *unit, value));
     rows.chain(others).collect()
 }
 
@@ -195,40 +190,35 @@ fn notes(kernel: &Kernel) -> Vec<String> {
         on.inside,
         off.map(|off| format!("; not counting it {off:.1}")).unwrap_or_default()
     )];
-    if let Some(why) = kernel.refused() {
+    if let Some(why) = &kernel.refused {
         notes.push(format!("the kernel's functions are missing: {why}"));
-    } else {
-        notes.push(format!("the kernel's figures are sampled, not counted: {}", why_sampled()));
-        notes.push(format!(
-            "TCP's congestion control is {}; the timers of one that paces (bbr) are in send: other",
-            kernel.congestion()
-        ));
-        let profile = kernel.profile();
-        notes.push(format!(
+        return notes;
+    }
+    let Kernel { congestion, profile, .. } = kernel;
+    notes.extend([
+        format!("the kernel's figures are sampled, not counted: {}", why_sampled()),
+        format!(
+            "TCP's congestion control is {congestion}; the timers of one that paces (bbr) are in send: other"
+        ),
+        format!(
             "{} samples are of the two programs; {} more of TCP and IP are not in the figures: in soft interrupts of idle \
              processors, and of other connections",
             profile.total(),
             profile.elsewhere()
-        ));
-        notes.extend(
-            ROWS.iter()
-                .filter(|row| row.parts.len() == 1)
-                .map(|row| found(kernel.profile(), row.parts[0], row.label)),
-        );
-    }
+        ),
+    ]);
+    let single = ROWS.iter().filter(|row| row.parts.len() == 1);
+    notes.extend(single.map(|row| found(profile, row.parts[0], row.label)));
     notes
 }
 
 /// In which of the kernel's functions a part was seen.
 fn found(profile: &Profile, part: Part, label: &str) -> String {
     let symbols = profile.symbols(part);
-    if symbols.is_empty() {
-        let why = if part == Part::Program {
-            "samples outside of the kernel"
-        } else {
-            "none of its functions was seen"
-        };
-        return format!("{label}: {why}");
+    match (symbols.is_empty(), part) {
+        (true, Part::Program) => return format!("{label}: samples outside of the kernel"),
+        (true, _) => return format!("{label}: none of its functions was seen"),
+        (false, _) => {}
     }
     let names: Vec<String> = symbols.iter().map(|(name, count)| format!("{name} {count}")).collect();
     format!("{label}: {} (samples)", names.join(", "))

@@ -1,14 +1,13 @@
 //! Messages there and back: what a program that waits for its answer sees, as long as the question, with blocking calls.
 
 use super::part::size_name;
-use super::rig::Ours;
+use super::rig::{Ours, own_sides};
 use super::{Plan, VARIANTS, Variant};
 use crate::figure::{Figure, Sample, Unit};
 use crate::place::{InLab, Place};
 use crate::program::LOOPBACK;
 use crate::sdp::pair::{Done, Pair};
-use anyhow::{Context, Result, ensure};
-use crosslane_client::session::{FILES, OWN_CALLS_VARIABLE};
+use anyhow::{Result, ensure};
 use crosslane_lab::Lab;
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ pub(super) fn figures(ours: &[Ours], kernel: &Lab, size: usize, plan: &Plan) -> 
     let mut done: Vec<Vec<Done>> = vec![Vec::new(); ours.len() + 1];
     for _ in 0..plan.runs {
         for (variant, done) in ours.iter().zip(&mut done) {
-            let [place, ..] = InLab::all(variant.plain())?;
+            let [place, ..] = InLab::all(&variant.plain)?;
             let before = place.carried();
             done.push(run(&place, size, plan.time)?);
             ensure!(place.carried() > before, "the connection was not accelerated");
@@ -32,7 +31,7 @@ pub(super) fn figures(ours: &[Ours], kernel: &Lab, size: usize, plan: &Plan) -> 
         let [.., loopback] = InLab::all(kernel)?;
         done[ours.len()].push(run(&loopback, size, plan.time)?);
     }
-    let clock = ours.first().map_or(0.0, Ours::clock);
+    let clock = ours.first().map_or(0.0, |ours| ours.clock);
     Ok(VARIANTS
         .iter()
         .zip(&done)
@@ -40,33 +39,30 @@ pub(super) fn figures(ours: &[Ours], kernel: &Lab, size: usize, plan: &Plan) -> 
         .collect())
 }
 
-fn of_variant(variant: &Variant, size: usize, runs: &[Done], all: &[Vec<Done>], clock: f64) -> Vec<Figure> {
+fn of_variant(variant: &Variant, size: usize, runs: &[Done], all: &[Vec<Done>], clock: f64) -> [Figure; 2] {
     let group = format!("{}, {}", size_name(size), variant.name);
-    let (direct, theirs) = (&all[0][..], all.last().map_or(&[][..], Vec::as_slice));
-    let elapsed = |runs: &[Done]| Sample::new(runs.iter().map(|done| clock / done.rate()).collect());
-    let processors =
-        |runs: &[Done]| Sample::new(runs.iter().map(|done| clock / done.per_processor()).collect());
-    let mut elapsed_figure =
-        Figure::new(&group, TURN, Unit::Cycles, elapsed(runs)).against(LOOPBACK, elapsed(theirs));
+    let theirs = all.last().map_or(&[][..], Vec::as_slice);
+    let sample = |runs: &[Done], rate: fn(&Done) -> f64| {
+        Sample::new(runs.iter().map(|done| clock / rate(done)).collect())
+    };
+    let figure = |case, rate| {
+        Figure::new(&group, case, Unit::Cycles, sample(runs, rate)).against(LOOPBACK, sample(theirs, rate))
+    };
+    let mut elapsed = figure(TURN, Done::rate);
     if variant.name != DIRECT {
-        elapsed_figure = elapsed_figure.against(DIRECT, elapsed(direct)).bar(DIRECT, HALF, None);
+        elapsed = elapsed.against(DIRECT, sample(&all[0], Done::rate)).bar(DIRECT, HALF, None);
     }
-    let processors_figure =
-        Figure::new(&group, PROGRAMS, Unit::Cycles, processors(runs)).against(LOOPBACK, processors(theirs));
-    vec![elapsed_figure, processors_figure]
+    [elapsed, figure(PROGRAMS, Done::per_processor)]
 }
 
 /// Questions and answers of `size` bytes for a while.
 fn run(place: &dyn Place, size: usize, time: Duration) -> Result<Done> {
-    let program = std::env::current_exe().context("cannot find my own program")?;
-    let program = program.to_str().context("my own path is no text")?;
     let size = size.to_string();
     let at = std::net::SocketAddr::new(place.address(), place.port()?);
-    let mut answers = place.server(program)?;
-    answers.env(OWN_CALLS_VARIABLE, FILES).args(["bench", "sdp", "--reply", &at.to_string(), &size, &size]);
+    let [mut answers, mut asks] = own_sides(place)?;
+    answers.args(["bench", "sdp", "--reply", &at.to_string(), &size, &size]);
     let pair = Pair::start(answers, |to| {
-        let mut asks = place.client(program)?;
-        asks.env(OWN_CALLS_VARIABLE, FILES).args(["bench", "sdp", "--ask", &to.to_string(), &size, &size]);
+        asks.args(["bench", "sdp", "--ask", &to.to_string(), &size, &size]);
         Ok(asks)
     })?;
     pair.measure(time, None)

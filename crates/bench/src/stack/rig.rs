@@ -5,16 +5,17 @@ use super::flow::{Listening, Ready, Side};
 use super::part::{Cycles, Part};
 use super::sampler::Sampler;
 use super::{Outcome, Plan, Variant};
-use crate::place::{InLab, Place};
+use crate::place::{self, InLab, LOOPBACK, Place, VETH};
 use crate::program::process::processor_time;
-use crate::speaker::Speaker;
+use crate::speaker::{Speaker, own_program};
 use crate::suite;
 use anyhow::{Context, Result, ensure};
 use crosslane_client::session::{FILES, OWN_CALLS_VARIABLE};
-use crosslane_lab::{Lab, Options, Topology};
+use crosslane_lab::{Lab, Options};
 use crosslane_shm::account::{self, Counts, Function, Overhead, VARIABLE, Way};
 use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 /// A sender and a receiver that are connected.
@@ -33,15 +34,12 @@ impl Pair {
         time: Duration,
         accounts: Option<&[PathBuf; 2]>,
     ) -> Result<Self> {
-        let program = std::env::current_exe().context("cannot find my own program")?;
-        let program = program.to_str().context("my own path is no text")?;
-        let (mut far, mut near) = (place.server(program)?, place.client(program)?);
+        let [mut far, mut near] = own_sides(place)?;
         if let Some([sent, received]) = accounts {
             near.env(VARIABLE, sent);
             far.env(VARIABLE, received);
         }
-        near.env(OWN_CALLS_VARIABLE, FILES);
-        far.env(OWN_CALLS_VARIABLE, FILES).args(["bench", "stack", "--receive", &size.to_string()]);
+        far.args(["bench", "stack", "--receive", &size.to_string()]);
         let mut receiver = Speaker::start(far)?;
         let listening: Listening = receiver.hear().context("the receiver")?;
         let to = std::net::SocketAddr::new(place.address(), listening.port).to_string();
@@ -88,31 +86,22 @@ impl Done {
 /// One variant of ours, in a lab that counts and one that does not.
 pub(super) struct Ours {
     counting: Lab,
-    plain: Lab,
-    clock: f64,
+    /// The lab in which nothing is counted.
+    pub(super) plain: Lab,
+    /// Ticks of the constant clock in a second.
+    pub(super) clock: f64,
     overhead: Overhead,
 }
 
 impl Ours {
     pub(super) fn new(variant: &Variant) -> Result<Self> {
         let up = |counted| {
-            let mut options =
-                Options { hosts: 2, topology: Topology::Pair, counted, ..Options::scratch("stack") };
+            let mut options = Options { counted, ..place::pair("stack") };
             (variant.prepare)(&mut options);
-            Lab::up(&options).context("the lab does not come up")
+            place::up(&options)
         };
         let (clock, overhead) = (account::ticks_per_second(), account::overhead());
         Ok(Self { counting: up(true)?, plain: up(false)?, clock, overhead })
-    }
-
-    /// The lab in which nothing is counted.
-    pub(super) fn plain(&self) -> &Lab {
-        &self.plain
-    }
-
-    /// Ticks of the constant clock in a second.
-    pub(super) fn clock(&self) -> f64 {
-        self.clock
     }
 
     /// Once with nothing counted, for rate and processor time, and once counted.
@@ -140,7 +129,12 @@ impl Ours {
         let [place, _, _] = InLab::all(&self.counting)?;
         let file = |name: &str| place.folder().join(format!("{name}.account"));
         let programs = ["sender", "receiver"].map(file);
-        programs.iter().try_for_each(|path| absent(std::fs::remove_file(path)))?;
+        for path in &programs {
+            match std::fs::remove_file(path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+                _ => {}
+            }
+        }
         let files: Vec<PathBuf> = programs.iter().cloned().chain(["h1", "h2"].map(file)).collect();
         let mut pair = Pair::start(&place, size, time, Some(&programs))?;
         let read = || files.iter().map(|path| Counts::read(path)).collect::<std::io::Result<Vec<_>>>();
@@ -151,56 +145,30 @@ impl Ours {
     }
 
     pub(super) fn end(self) -> Result<()> {
-        self.counting.down().context("the lab does not go down")?;
-        self.plain.down().context("the lab does not go down")
+        [self.counting, self.plain].into_iter().try_for_each(place::down)
     }
 }
 
 /// The kernel's TCP, and what it shows of itself.
 pub(super) struct Kernel {
-    lab: Lab,
+    /// Where its programs run.
+    pub(super) lab: Lab,
     clock: f64,
     /// All samples so far, of both places.
-    profile: Profile,
-    /// Why there are none.
-    refused: Option<String>,
-    /// How it avoids congestion.
-    congestion: String,
+    pub(super) profile: Profile,
+    /// Why there are none: the kernel shows nothing.
+    pub(super) refused: Option<String>,
+    /// How its TCP avoids congestion, after a run.
+    pub(super) congestion: String,
 }
 
 impl Kernel {
     /// Loopback, and the veth pair of two hosts.
-    pub(super) const PLACES: usize = 2;
+    pub(super) const PLACES: [&'static str; 2] = [LOOPBACK, VETH];
 
     pub(super) fn new() -> Result<Self> {
-        let options = Options { hosts: 2, topology: Topology::Pair, ..Options::scratch("stack") };
-        let lab = Lab::up(&options).context("the lab does not come up")?;
-        let (clock, profile) = (account::ticks_per_second(), Profile::default());
-        Ok(Self { lab, clock, profile, refused: None, congestion: String::new() })
-    }
-
-    pub(super) fn names(&self) -> [&'static str; Self::PLACES] {
-        [crate::program::LOOPBACK, crate::program::VETH]
-    }
-
-    /// Where its programs run.
-    pub(super) fn lab(&self) -> &Lab {
-        &self.lab
-    }
-
-    /// Why the kernel shows nothing.
-    pub(super) fn refused(&self) -> Option<&str> {
-        self.refused.as_deref()
-    }
-
-    /// All samples.
-    pub(super) fn profile(&self) -> &Profile {
-        &self.profile
-    }
-
-    /// How its TCP avoids congestion, after a run.
-    pub(super) fn congestion(&self) -> &str {
-        &self.congestion
+        let (lab, clock) = (place::up(&place::pair("stack"))?, account::ticks_per_second());
+        Ok(Self { lab, clock, profile: Profile::default(), refused: None, congestion: String::new() })
     }
 
     /// Once with nothing sampled, for rate and processor time, and once sampled, at the place of this number.
@@ -225,10 +193,6 @@ impl Kernel {
         }
         Ok(outcome)
     }
-
-    pub(super) fn end(self) -> Result<()> {
-        self.lab.down().context("the lab does not go down")
-    }
 }
 
 /// What the kernel does while messages are sent at `place`.
@@ -243,14 +207,18 @@ fn every() -> impl Iterator<Item = (Way, Function)> {
     [Way::Send, Way::Receive].into_iter().flat_map(|way| Function::ALL.map(|function| (way, function)))
 }
 
+/// A copy of this program where servers run and one where clients do.
+pub(super) fn own_sides(place: &dyn Place) -> Result<[Command; 2]> {
+    let program = own_program()?;
+    let program = program.to_str().context("my own path is no text")?;
+    let mut sides = [place.server(program)?, place.client(program)?];
+    for side in &mut sides {
+        side.env(OWN_CALLS_VARIABLE, FILES);
+    }
+    Ok(sides)
+}
+
 /// Processor time of a lab's daemons, ns.
 fn daemons(lab: &Lab) -> u64 {
     suite::daemons(lab).into_iter().filter_map(processor_time).sum()
-}
-
-fn absent(outcome: std::io::Result<()>) -> std::io::Result<()> {
-    match outcome {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        outcome => outcome,
-    }
 }

@@ -6,7 +6,7 @@
 use super::attribute::Profile;
 use crate::program::process::find;
 use crate::speaker::Reaped;
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
@@ -84,16 +84,13 @@ fn read(data: &Path, pids: &[u32]) -> Result<Profile> {
     let output = script.0.stdout.take().context("no output")?;
     let profile = Profile::read(BufReader::new(output), pids)?;
     let status = script.0.wait()?;
-    if !status.success() {
-        bail!("perf script failed ({status})");
-    }
+    ensure!(status.success(), "perf script failed ({status})");
     Ok(profile)
 }
 
 /// Why functions are sampled rather than traced, in one line.
 pub fn why_sampled() -> String {
-    let listed = TRACERS.iter().find_map(|path| std::fs::read_to_string(path).ok());
-    match listed {
+    match TRACERS.iter().find_map(|path| std::fs::read_to_string(path).ok()) {
         None => {
             "the kernel's tracers cannot be read (tracefs is not mounted, or not for this user)".to_owned()
         }
@@ -102,10 +99,8 @@ pub fn why_sampled() -> String {
                 .to_owned()
         }
         Some(tracers) => {
-            format!(
-                "this kernel has no function_graph (tracers: {}): CONFIG_FUNCTION_GRAPH_TRACER",
-                tracers.trim()
-            )
+            let tracers = tracers.trim();
+            format!("this kernel has no function_graph (tracers: {tracers}): CONFIG_FUNCTION_GRAPH_TRACER")
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::STUDY;
 use super::part::whole;
-use crate::figure::{Figure, Report};
+use crate::export::{distinct, heading, two, warnings, whole as whole_number};
+use crate::figure::{Bar, Figure, Report};
 use std::fmt::Write;
 
 /// What may be compared with what.
@@ -20,7 +21,7 @@ const WIDTH: usize = 12;
 
 /// The report for a terminal.
 pub fn table(report: &Report) -> String {
-    let mut out = crate::export::heading(report);
+    let mut out = heading(report);
     for size in distinct(report.figures.iter().map(|figure| parts(figure).0)) {
         out.push('\n');
         let columns = columns(report, size);
@@ -36,8 +37,7 @@ pub fn table(report: &Report) -> String {
     }
     bars(&mut out, report);
     let _ = writeln!(out, "\n{COMPARE}");
-    report.warnings.iter().for_each(|note| out.push_str(&format!("note: {note}\n")));
-    out
+    out + &warnings(report)
 }
 
 /// One line for each figure that has a bar.
@@ -45,18 +45,10 @@ fn bars(out: &mut String, report: &Report) {
     out.push('\n');
     for figure in &report.figures {
         let Some(bar) = &figure.bar else { continue };
-        let ratio = figure.bar_ratio().map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
-        let verdict = match figure.meets_bar() {
-            Some(true) => "met",
-            Some(false) => "MISSED",
-            None => "not measured",
-        };
-        let (group, case) = (&figure.group, &figure.case);
-        let _ = writeln!(
-            out,
-            "{group}, {case}: {ratio} times better than {}, {verdict} (at least {})",
-            bar.against, bar.bar
-        );
+        let (Figure { group, case, .. }, Bar { against, bar, .. }) = (figure, bar);
+        let (ratio, verdict) = (two(figure.bar_ratio()), figure.verdict());
+        let _ =
+            writeln!(out, "{group}, {case}: {ratio} times better than {against}, {verdict} (at least {bar})");
     }
 }
 
@@ -76,9 +68,7 @@ impl Column<'_> {
 
     fn of(&self, case: &str) -> Option<f64> {
         let figure = self.figures.iter().find(|figure| figure.case == case)?;
-        let reference = || figure.references.iter().find(|reference| reference.name == self.name);
-        let sample = if self.reference { Some(&reference()?.sample) } else { figure.sample.as_ref() };
-        Some(sample?.median)
+        if self.reference { Some(figure.reference(self.name)?.sample.median) } else { figure.median() }
     }
 }
 
@@ -101,12 +91,6 @@ fn parts(figure: &Figure) -> (&str, &str) {
     figure.group.split_once(", ").unwrap_or((&figure.group, ""))
 }
 
-/// Each once, in order.
-fn distinct<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut seen = std::collections::HashSet::new();
-    all.filter(|&one| seen.insert(one)).collect()
-}
-
 /// What part of its side's TCP, or of our call, a function is, in percent.
 fn share(column: &Column<'_>, case: &str) -> Option<f64> {
     Some(column.of(case)? / column.of(whole(case)?)? * 100.0).filter(|share| share.is_finite())
@@ -114,8 +98,7 @@ fn share(column: &Column<'_>, case: &str) -> Option<f64> {
 
 fn cell(value: Option<f64>, share: Option<f64>) -> String {
     let share = share.map_or(String::new(), |share| format!("{share:.0} %"));
-    let value = value.map_or("-".to_owned(), |value| format!("{value:.0}"));
-    format!("{value} {share:>5}")
+    format!("{} {share:>5}", whole_number(value))
 }
 
 fn line(out: &mut String, label: &str, cells: impl Iterator<Item = String>) {

@@ -2,7 +2,6 @@
 
 use super::{CASES, Plan, measure, tally};
 use crate::cli::Output;
-use crate::suite;
 use anyhow::{Result, bail};
 use clap::Args;
 
@@ -60,9 +59,5 @@ pub fn run_steady(args: &SteadyArgs) -> Result<()> {
         only: args.only.clone(),
         two_processors: !args.all_processors,
     })?;
-    args.output.deliver_in(&report, tally::table, tally::markdown)?;
-    if args.check && !suite::passes(&report) {
-        bail!("{} bars are missed", report.failed().count());
-    }
-    Ok(())
+    args.output.conclude(args.check, &report, tally::table, tally::markdown)
 }

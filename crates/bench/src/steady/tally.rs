@@ -1,7 +1,7 @@
 //! What the turns of one program say, and its histogram.
 
 use super::STEAL;
-use crate::export::{columns, heading, markdown_columns, notes};
+use crate::export::{columns, heading, markdown_columns, notes, or_dash, two};
 use crate::figure::{Figure, Report, Sample, Unit};
 use crate::steal;
 
@@ -59,7 +59,7 @@ pub(super) fn markdown(report: &Report) -> String {
 /// A title and the rows of a table, for each program and once more for the bars.
 fn each(report: &Report, mut show: impl FnMut(String, Vec<Vec<String>>)) {
     for figure in report.figures.iter().filter(|figure| figure.unit == Unit::Microseconds) {
-        let steal = report.figures.iter().find(|other| other.group == figure.group && other.case == STEAL);
+        let steal = report.find(&figure.group, STEAL);
         if let Some(rows) = steal.and_then(|steal| histogram(figure, steal)) {
             show(format!("{}: {}, mean of one second", figure.group, figure.case), rows);
         }
@@ -89,15 +89,18 @@ fn histogram(means: &Figure, steal: &Figure) -> Option<Vec<Vec<String>>> {
         low = high;
     }
     let mut add = |name: &str, of: fn(&Sample) -> f64| {
-        let cell =
-            |runs: &Vec<f64>| Sample::new(runs.clone()).map_or("-".to_owned(), |s| format!("{:.2}", of(&s)));
-        rows.push([name.to_owned()].into_iter().chain(all.map(cell)).collect());
+        let cells = all.map(|runs| two(Sample::new(runs.clone()).as_ref().map(of)));
+        rows.push([name.to_owned()].into_iter().chain(cells).collect());
     };
     add("median", |sample| sample.median);
-    add("most", |sample| sample.runs.iter().copied().fold(0.0, f64::max));
-    let most = |sample: &Sample| format!("{:.1}", sample.runs.iter().copied().fold(0.0, f64::max));
-    rows.push(vec!["most steal, %".to_owned(), most(stolen), String::new(), most(stolen_tcp), String::new()]);
+    add("most", most);
+    let [ours, theirs] = [stolen, stolen_tcp].map(|sample| format!("{:.1}", most(sample)));
+    rows.push(vec!["most steal, %".to_owned(), ours, String::new(), theirs, String::new()]);
     Some(rows)
+}
+
+fn most(sample: &Sample) -> f64 {
+    sample.runs.iter().copied().fold(0.0, f64::max)
 }
 
 /// Times of the runs of which more than [`steal::MOST`] was stolen, or of the others.
@@ -109,20 +112,10 @@ fn split(means: &Sample, stolen: &Sample, more: bool) -> Vec<f64> {
 fn verdicts(bars: &[&Figure]) -> Vec<Vec<String>> {
     let mut rows = vec![["program", "what", "%", "at least", ""].map(str::to_owned).to_vec()];
     for figure in bars {
-        let verdict = match figure.meets_bar() {
-            Some(true) => "met",
-            Some(false) => "MISSED",
-            None => "not measured",
-        };
-        let value = figure.sample.as_ref().map_or("-".to_owned(), |sample| format!("{:.1}", sample.median));
-        let least = figure.bar.as_ref().map_or(0.0, |bar| 100.0 * bar.bar);
-        rows.push(vec![
-            figure.group.clone(),
-            figure.case.clone(),
-            value,
-            format!("{least}"),
-            verdict.to_owned(),
-        ]);
+        let value = or_dash(figure.median(), |median| format!("{median:.1}"));
+        let least = figure.bar.as_ref().map_or(0.0, |bar| 100.0 * bar.bar).to_string();
+        let verdict = figure.verdict().to_owned();
+        rows.push(vec![figure.group.clone(), figure.case.clone(), value, least, verdict]);
     }
     rows
 }

@@ -3,6 +3,7 @@
 
 use super::Judged;
 use crate::figure::{Figure, Sample, Unit};
+use crate::place;
 use crate::program::process::{Server, run};
 use crate::quick::Quick;
 use anyhow::{Context, Result, anyhow, ensure};
@@ -27,7 +28,7 @@ struct Times {
 }
 
 pub(super) fn measure(quick: &Quick) -> Result<Vec<Judged>> {
-    let mut lab = Lab::up(&Options::scratch("loss")).context("the lab does not come up")?;
+    let mut lab = place::up(&Options::scratch("loss"))?;
     let mut command = lab.command("h2", Preload::On, "iperf3")?;
     command.args(["-s", "-p", &PORT.to_string()]);
     let server = Server::start(command, PORT)?;
@@ -39,7 +40,7 @@ pub(super) fn measure(quick: &Quick) -> Result<Vec<Judged>> {
         once(&mut lab, client, &mut times)?;
     }
     drop(server);
-    lab.down().context("the lab does not go down")?;
+    place::down(lab)?;
     let figure = |case: &str, runs| Figure::new("lost cable", case, Unit::Microseconds, Sample::new(runs));
     Ok(vec![
         figure("cut seen by both daemons", times.noticed).into(),

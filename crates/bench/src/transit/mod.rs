@@ -7,9 +7,9 @@ mod ways;
 
 use crate::compare::{Outcome, Setting, by_turns, steps};
 use crate::figure::{Figure, Report};
-use crate::place::Place;
+use crate::place::{InLab, Place};
 use crate::program::Program;
-use crate::progress::{progress, show};
+use crate::progress::{USUAL, progress, show};
 use crate::quick::Quick;
 use anyhow::{Context, Result, anyhow};
 
@@ -63,13 +63,13 @@ impl Judged {
 }
 
 /// One metric of `program` at all `places`, by turns: the runs of each.
-fn runs(program: &dyn Program, metric: usize, places: &[&dyn Place], quick: &Quick) -> Result<Vec<Vec<f64>>> {
+fn runs(program: &Program, metric: usize, places: &[InLab<'_>], quick: &Quick) -> Result<Vec<Vec<f64>>> {
     let setting = Setting { runs: quick.runs, effort: quick.effort, bars: true, remark: String::new() };
-    let progress = progress(steps(places.len(), &setting));
+    let progress = progress(steps(places.len(), &setting), USUAL);
     let outcomes = by_turns(program, places, &setting, &progress);
     progress.finish_and_clear();
-    let one = |(place, outcome): (&&dyn Place, Outcome)| {
-        let runs = outcome.map_err(|why| anyhow!("{} over {}: {why}", program.name(), place.name()))?;
+    let one = |(place, outcome): (&InLab<'_>, Outcome)| {
+        let runs = outcome.map_err(|why| anyhow!("{} over {}: {why}", program.name, place.name()))?;
         let mut columns = runs.columns;
         (metric < columns.len()).then(|| columns.swap_remove(metric)).context("no such metric")
     };

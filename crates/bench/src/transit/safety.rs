@@ -4,11 +4,11 @@
 use super::{Judged, runs};
 use crate::figure::{Figure, Sample, Unit};
 use crate::perf::cables;
-use crate::place::{InLab, Place};
-use crate::program::Iperf3;
+use crate::place::{self, InLab};
+use crate::program::IPERF3;
 use crate::quick::Quick;
-use anyhow::{Context, Result};
-use crosslane_lab::{Lab, Options, Resilience, Topology};
+use anyhow::Result;
+use crosslane_lab::{Options, Resilience, Topology};
 
 const NOTHING_KEPT: &str = "nothing kept";
 /// Least part of the bandwidth without.
@@ -18,17 +18,14 @@ pub(super) fn measure(quick: &Quick) -> Result<Vec<Judged>> {
     let lab = |resilience| {
         // Hosts between that hand memory on have nothing to lose.
         let chain = Options { hosts: 3, topology: Topology::Chain, pump: true, ..Options::scratch("safety") };
-        Lab::up(&Options { resilience: Some(resilience), ..chain }).context("the lab does not come up")
+        place::up(&Options { resilience: Some(resilience), ..chain })
     };
     let (keep, reset) = (lab(Resilience::Keep)?, lab(Resilience::Reset)?);
     let over = |server, lab| InLab::between(lab, "h1", server).map(|[fabric, _]| fabric);
     let ends = ["h2", "h3"].into_iter().flat_map(|server| [over(server, &keep), over(server, &reset)]);
     let ends = ends.collect::<Result<Vec<_>>>()?;
-    let places: Vec<&dyn Place> = ends.iter().map(|place| place as &dyn Place).collect();
-    let rates = runs(&Iperf3, 0, &places, quick)?;
-    for lab in [keep, reset] {
-        lab.down().context("the lab does not go down")?;
-    }
+    let rates = runs(&IPERF3, 0, &ends, quick)?;
+    [keep, reset].into_iter().try_for_each(place::down)?;
     Ok(rates.chunks(2).zip(1..).map(|(pair, count)| judged(pair, count)).collect())
 }
 

@@ -4,11 +4,11 @@
 use super::{Judged, runs};
 use crate::figure::{Figure, Sample, Unit};
 use crate::perf::cables;
-use crate::place::{InLab, Place};
-use crate::program::{Iperf3, Sockperf, VETH};
+use crate::place::{self, InLab};
+use crate::program::{IPERF3, SOCKPERF, VETH};
 use crate::quick::Quick;
-use anyhow::{Context, Result};
-use crosslane_lab::{Lab, Options, Topology};
+use anyhow::Result;
+use crosslane_lab::{Options, Topology};
 
 const FIRST: &str = "h1";
 const OTHERS: [&str; 4] = ["h2", "h3", "h4", "h5"];
@@ -42,8 +42,7 @@ const PUMPED: Kind =
 
 pub(super) fn measure(quick: &Quick) -> Result<Vec<Judged>> {
     let chain = |pump| {
-        let options = Options { hosts: 5, topology: Topology::Chain, pump, ..Options::scratch("transit") };
-        Lab::up(&options).context("the lab does not come up")
+        place::up(&Options { hosts: 5, topology: Topology::Chain, pump, ..Options::scratch("transit") })
     };
     let (shared, pumped) = (chain(false)?, chain(true)?);
     let mut ends = Vec::new();
@@ -52,12 +51,9 @@ pub(super) fn measure(quick: &Quick) -> Result<Vec<Judged>> {
         let [copied, _] = InLab::between(&pumped, FIRST, other)?;
         ends.extend([handed_on, copied, kernel]);
     }
-    let places: Vec<&dyn Place> = ends.iter().map(|place| place as &dyn Place).collect();
-    let rates = runs(&Iperf3, 0, &places, quick)?;
-    let times = runs(&Sockperf, MEDIAN, &places, quick)?;
-    for lab in [shared, pumped] {
-        lab.down().context("the lab does not go down")?;
-    }
+    let rates = runs(&IPERF3, 0, &ends, quick)?;
+    let times = runs(&SOCKPERF, MEDIAN, &ends, quick)?;
+    [shared, pumped].into_iter().try_for_each(place::down)?;
     let kinds = [SHARED, PUMPED];
     let rates = kinds.iter().flat_map(|kind| bandwidth(&rates, kind));
     Ok(rates.chain(kinds.iter().flat_map(|kind| latency(&times, kind))).collect())

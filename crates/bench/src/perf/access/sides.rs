@@ -2,14 +2,13 @@
 
 use super::Operation;
 use crate::affinity::Pin;
-use crate::speaker::{Speaker, end_with_parent, tell};
-use anyhow::{Context, Result};
+use crate::speaker::{end_with_parent, tell};
+use anyhow::Result;
 use crosslane::fabric::Fabric;
 use crosslane::memory::{Access, Memory, RemoteRegion, SharedBytes};
 use crosslane::peer::Peer;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,51 +39,8 @@ pub struct Outcome {
     pub count: u64,
 }
 
-/// The program whose memory it is.
-#[derive(Debug)]
-pub struct Owner {
-    _side: Speaker,
-    /// Where its memory is served, and the key.
-    pub offer: Offer,
-}
-
 /// An address, and what is reached there.
 pub type Offer = (SocketAddr, RemoteRegion);
-
-impl Owner {
-    /// Starts it: `command` must call [`own`].
-    ///
-    /// # Errors
-    /// It does not start.
-    pub fn start(command: Command) -> Result<Self> {
-        let mut side = Speaker::start(command)?;
-        let offer = side.hear().context("the owner")?;
-        Ok(Self { _side: side, offer })
-    }
-}
-
-/// The program that asks.
-#[derive(Debug)]
-pub struct Requester(Speaker);
-
-impl Requester {
-    /// Starts it: `command` must call [`request`].
-    ///
-    /// # Errors
-    /// It does not start.
-    pub fn start(command: Command) -> Result<Self> {
-        Speaker::start(command).map(Self)
-    }
-
-    /// Has it do something.
-    ///
-    /// # Errors
-    /// It failed, and said why on standard error; or it said nothing in time.
-    pub fn ask(&mut self, question: Question) -> Result<Outcome> {
-        self.0.say(&question)?;
-        self.0.hear().context("the requester")
-    }
-}
 
 /// Serves memory at an address until standard input ends, on processor `core`.
 ///
