@@ -351,6 +351,15 @@ impl Report {
     }
 }
 
+/// A size as people write it.
+pub fn bytes(size: usize) -> String {
+    match size {
+        _ if size >= 1 << 20 && size.is_multiple_of(1 << 20) => format!("{} MB", size >> 20),
+        _ if size >= 1 << 10 && size.is_multiple_of(1 << 10) => format!("{} KB", size >> 10),
+        _ => format!("{size} B"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,10 +5,11 @@
 
 pub mod sides;
 
-use super::plan::{BARE, bytes};
+use super::plan::BARE;
 use super::session::Session;
 use super::{Case, Over};
 use crate::affinity::Cores;
+use crate::figure::bytes;
 use crate::figure::{Figure, Report, Sample, Unit};
 use crate::place;
 use crate::speaker::{Speaker, own_program};

@@ -15,4 +15,4 @@ pub mod transport;
 mod windows;
 
 pub use cases::{Case, Outcome, Over, PERCENTILES};
-pub use plan::{Part, Plan, Size, bytes, cables, measure, run};
+pub use plan::{Part, Plan, Size, cables, measure, run};

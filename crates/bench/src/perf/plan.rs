@@ -4,7 +4,7 @@ use super::cases::{Case, Outcome, Over, PERCENTILES};
 use super::session::Session;
 use super::windows::Window;
 use crate::affinity::Cores;
-use crate::figure::{Figure, Report, Sample, Unit};
+use crate::figure::{Figure, Report, Sample, Unit, bytes};
 use crate::progress::progress;
 use crate::steal::steady;
 use anyhow::{Context, Result, bail};
@@ -312,15 +312,6 @@ fn streams(
     }
     report.figures.extend(rates);
     Ok(())
-}
-
-/// A size as people write it.
-pub fn bytes(size: usize) -> String {
-    match size {
-        _ if size >= 1 << 20 && size.is_multiple_of(1 << 20) => format!("{} MB", size >> 20),
-        _ if size >= 1 << 10 && size.is_multiple_of(1 << 10) => format!("{} KB", size >> 10),
-        _ => format!("{size} B"),
-    }
 }
 
 /// How far two hosts are from each other.

@@ -6,8 +6,7 @@
 pub mod flow;
 
 use crate::export::{heading, two, warnings, whole};
-use crate::figure::{Figure, Report, Sample, Unit};
-use crate::perf::bytes;
+use crate::figure::{Figure, Report, Sample, Unit, bytes};
 use crate::place;
 use crate::program::VETH;
 use crate::program::process::Server;

@@ -14,7 +14,7 @@ mod host;
 mod ring;
 
 use crate::affinity::Cores;
-use crate::figure::{Figure, Report, Sample, Unit};
+use crate::figure::{Figure, Report, Sample, Unit, bytes};
 use crate::perf;
 use crate::perf::cables;
 use crate::pumped::Chain;
@@ -66,7 +66,7 @@ pub fn measure(plan: &Plan, cores: Cores) -> Result<Report> {
     for hops in 1..plan.hosts {
         eprintln!("  bandwidth over {}", cables(hops as usize));
         for &size in &plan.sizes {
-            let (group, case) = (format!("bandwidth, {}", cables(hops as usize)), perf::bytes(size));
+            let (group, case) = (format!("bandwidth, {}", cables(hops as usize)), bytes(size));
             let sample =
                 ours.sample(hops, "stream one way", &case, |chain| Ok(chain.rate(size, time)? * 8e-9))?;
             let figure = Figure::new(&group, case, Unit::GigabitsPerSecond, sample);
@@ -76,7 +76,7 @@ pub fn measure(plan: &Plan, cores: Cores) -> Result<Report> {
     }
     eprintln!("  latency");
     for hops in 1..plan.hosts {
-        let size = perf::bytes(MESSAGE);
+        let size = bytes(MESSAGE);
         let sample = ours.sample(hops, "message one way", &size, |chain| chain.one_way(MESSAGE, time))?;
         let case = cables(hops as usize);
         let figure = Figure::new(&format!("{size} one way"), case, Unit::Nanoseconds, sample);

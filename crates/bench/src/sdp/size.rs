@@ -1,6 +1,6 @@
 //! Sizes of messages as the studies have them: 1 B, 1.4 KB, 140 KB, 8 MB.
 
-use crate::perf::bytes;
+use crate::figure::bytes;
 use anyhow::{Context, Result, ensure};
 use std::str::FromStr;
 

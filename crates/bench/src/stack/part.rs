@@ -159,7 +159,7 @@ pub fn whole(label: &str) -> Option<&'static str> {
 pub fn size_name(size: usize) -> String {
     match SIZES.iter().position(|&known| known == size) {
         Some(at) => SIZE_NAMES[at].to_owned(),
-        None => crate::perf::bytes(size),
+        None => crate::figure::bytes(size),
     }
 }
 
