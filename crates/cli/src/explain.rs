@@ -4,11 +4,10 @@
 //! and the rules. Each connection gets a row.
 
 use crate::connection::{self, Connection};
-use crate::exit;
 use crate::modes::{self, Modes};
 use crate::status;
 use crate::table::{Table, or_dash, size};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use crosslane_status::{Circuit, Explanation, Note, Role};
 use crosslane_wire::local::{self, Reply, Request, Rule, Use};
 use crosslane_wire::{CircuitId, HostId, rule};
@@ -28,31 +27,22 @@ pub(crate) fn explain(socket: &Path, pid: u32, fd: Option<i32>, as_json: bool) -
     let text = session.text(&Request::Explain { pid })?;
     let answer = Explanation::parse(&text)?;
     if answer.not_yours {
-        return Err(exit::with_code(
-            1,
-            format!(
-                "process {pid} is not yours: ask as its user, as root or as one of the daemon's `operators`"
-            ),
-        ));
+        bail!("process {pid} is not yours: ask as its user, as root or as one of the daemon's `operators`");
     }
     let Some(connections) = connection::of_process(pid) else {
-        return Err(exit::with_code(1, format!("process {pid} is not there, or not yours to look into")));
+        bail!("process {pid} is not there, or not yours to look into");
     };
     let wanted: Vec<Connection> =
         connections.into_iter().filter(|it| fd.is_none_or(|fd| it.fd == fd)).collect();
     if let (Some(fd), true) = (fd, wanted.is_empty()) {
-        return Err(exit::with_code(1, format!("descriptor {fd} of process {pid} is no TCP connection")));
+        bail!("descriptor {fd} of process {pid} is no TCP connection");
     }
     let program = answer.sessions.first().map(|session| session.program.as_str());
     let rows: Vec<Row> = wanted.iter().map(|it| row(it, &answer, &rules, program)).collect();
     let mut out = stdout().lock();
     if as_json {
-        writeln!(
-            out,
-            "{:#}",
-            json!({"pid": pid, "program": program, "connections": rows, "daemon": answer})
-        )?;
-        return Ok(());
+        let all = json!({"pid": pid, "program": program, "connections": rows, "daemon": answer});
+        return Ok(writeln!(out, "{all:#}")?);
     }
     match program {
         Some(program) => writeln!(out, "{program}, process {pid}\n")?,
@@ -145,18 +135,18 @@ fn print(rows: &[Row], out: &mut impl Write) -> Result<()> {
     if rows.is_empty() {
         return Ok(writeln!(out, "no TCP connections")?);
     }
-    let mut table =
-        Table::new(&[">fd", "way", "local", "remote", ">peer", "role", ">sent", ">received", "why"]);
+    let mut table = Table::new(">fd|way|local|remote|>peer|role|>sent|>received|why");
     for row in rows {
+        let stream = row.stream.as_ref();
         table.row([
             row.fd.to_string(),
             row.way.to_owned(),
             row.local.to_string(),
             row.remote.to_string(),
-            or_dash(row.stream.as_ref().map(|stream| stream.peer)),
-            or_dash(row.stream.as_ref().map(|stream| stream.role)),
-            or_dash(row.stream.as_ref().map(|stream| size(stream.tx_bytes))),
-            or_dash(row.stream.as_ref().map(|stream| size(stream.rx_bytes))),
+            or_dash(stream.map(|it| it.peer)),
+            or_dash(stream.map(|it| it.role)),
+            or_dash(stream.map(|it| size(it.tx_bytes))),
+            or_dash(stream.map(|it| size(it.rx_bytes))),
             row.why.clone().unwrap_or_default(),
         ]);
     }

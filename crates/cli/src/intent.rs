@@ -7,13 +7,11 @@ use crate::args::{
 };
 use crate::{config, exit, explain, fault, key, lab, pages, ping, run, status, top};
 use anyhow::Result;
-use crosslane_bench::apps::args::{AppsArgs, run_apps};
-use crosslane_bench::cli::{
-    DemoArgs, PerfArgs, QuickArgs, RingArgs, run_demo, run_perf, run_quick, run_ring,
-};
-use crosslane_bench::sdp::args::{SdpArgs, run_sdp};
-use crosslane_bench::stack::command::{StackArgs, run_stack};
-use crosslane_bench::steady::args::{SteadyArgs, run_steady};
+use crosslane_bench::apps::args::run_apps;
+use crosslane_bench::cli::{DemoArgs, PerfArgs, run_demo, run_perf, run_quick, run_ring};
+use crosslane_bench::sdp::args::run_sdp;
+use crosslane_bench::stack::command::run_stack;
+use crosslane_bench::steady::args::run_steady;
 use crosslane_client::session::socket_path;
 use crosslane_lab::{CableKind, Options, Posted, Preload, Resilience, Topology};
 use std::ffi::OsString;
@@ -33,16 +31,11 @@ pub(crate) enum Action {
     LabStart { name: String, host: String },
     Run { socket: Option<PathBuf>, large: Option<u64>, command: Vec<OsString> },
     Status { socket: PathBuf, json: bool },
-    Ping { socket: PathBuf, ping: ping::Ping },
+    Ping { socket: PathBuf, args: PingArgs },
     Perf(Box<PerfArgs>),
-    BenchQuick(Box<QuickArgs>),
-    BenchRing(Box<RingArgs>),
-    BenchStack(Box<StackArgs>),
-    BenchSdp(Box<SdpArgs>),
-    BenchApps(Box<AppsArgs>),
-    BenchSteady(Box<SteadyArgs>),
+    Bench(BenchCommand),
     Demo(Box<DemoArgs>),
-    Top { socket: PathBuf, top: top::Top },
+    Top { socket: PathBuf, delay: Duration, args: TopArgs },
     Explain { socket: PathBuf, pid: u32, fd: Option<i32>, json: bool },
     Hosts { socket: PathBuf, json: bool },
     Metrics { socket: PathBuf },
@@ -64,25 +57,14 @@ impl Action {
             Command::Lab(command) => Self::of_lab(command)?,
             Command::Run(args) => Self::Run { socket: given, large: args.malloc, command: args.command },
             Command::Status(args) => Self::Status { socket, json: args.json },
-            Command::Ping(args) => Self::Ping { socket, ping: ping_of(&args) },
+            Command::Ping(args) => Self::Ping { socket, args },
             Command::Perf(args) => Self::Perf(args),
-            Command::Bench(BenchCommand::Quick(args)) => {
-                args.check().map_err(|error| exit::usage(format!("--only: {error}")))?;
-                Self::BenchQuick(args)
-            }
-            Command::Bench(BenchCommand::Ring(args)) => Self::BenchRing(args),
-            Command::Bench(BenchCommand::Stack(args)) => Self::BenchStack(args),
-            Command::Bench(BenchCommand::Sdp(args)) => Self::BenchSdp(args),
-            Command::Bench(BenchCommand::Steady(args)) => {
-                args.check().map_err(|error| exit::usage(format!("--only: {error}")))?;
-                Self::BenchSteady(args)
-            }
-            Command::Bench(BenchCommand::Apps(args)) => {
-                args.check().map_err(|error| exit::usage(format!("--only: {error}")))?;
-                Self::BenchApps(args)
+            Command::Bench(command) => {
+                check(&command).map_err(|error| exit::usage(format!("--only: {error}")))?;
+                Self::Bench(command)
             }
             Command::Demo(args) => Self::Demo(args),
-            Command::Top(args) => Self::Top { socket, top: top_of(&args)? },
+            Command::Top(args) => Self::Top { socket, delay: delay_of(&args)?, args },
             Command::Explain(args) => explain_of(socket, &args)?,
             Command::Hosts(args) => Self::Hosts { socket, json: args.json },
             Command::Metrics => Self::Metrics { socket },
@@ -104,12 +86,8 @@ impl Action {
             LabCommand::Status(args) => Self::LabStatus { name: args.name, json: args.json },
             LabCommand::Down(args) => Self::LabDown { name: (!args.all).then_some(args.name) },
             LabCommand::List(args) => Self::LabList { json: args.json },
-            LabCommand::Cut(CableArgs { one, other, name, json }) => {
-                Self::LabCable { name, one, other, cut: true, json }
-            }
-            LabCommand::Mend(CableArgs { one, other, name, json }) => {
-                Self::LabCable { name, one, other, cut: false, json }
-            }
+            LabCommand::Cut(args) => cable_of(args, true),
+            LabCommand::Mend(args) => cable_of(args, false),
             LabCommand::Kill(KillArgs { host: HostArgs { host, name }, programs }) => {
                 Self::LabKill { name, host, programs }
             }
@@ -133,16 +111,16 @@ impl Action {
             Self::LabStart { name, host } => fault::start(&name, &host),
             Self::Run { socket, large, command } => run::run(socket.as_deref(), large, &command),
             Self::Status { socket, json } => status::status(&socket, json),
-            Self::Ping { socket, ping } => ping::ping(&socket, &ping),
+            Self::Ping { socket, args } => ping::ping(&socket, &args),
             Self::Perf(args) => run_perf(&args),
-            Self::BenchQuick(args) => run_quick(&args),
-            Self::BenchRing(args) => run_ring(&args),
-            Self::BenchStack(args) => run_stack(&args),
-            Self::BenchSdp(args) => run_sdp(&args),
-            Self::BenchApps(args) => run_apps(&args),
-            Self::BenchSteady(args) => run_steady(&args),
+            Self::Bench(BenchCommand::Quick(args)) => run_quick(&args),
+            Self::Bench(BenchCommand::Ring(args)) => run_ring(&args),
+            Self::Bench(BenchCommand::Stack(args)) => run_stack(&args),
+            Self::Bench(BenchCommand::Sdp(args)) => run_sdp(&args),
+            Self::Bench(BenchCommand::Apps(args)) => run_apps(&args),
+            Self::Bench(BenchCommand::Steady(args)) => run_steady(&args),
             Self::Demo(args) => run_demo(&args),
-            Self::Top { socket, top } => top::top(&socket, &top),
+            Self::Top { socket, delay, args } => top::top(&socket, delay, &args),
             Self::Explain { socket, pid, fd, json } => explain::explain(&socket, pid, fd, json),
             Self::Hosts { socket, json } => status::hosts(&socket, json),
             Self::Metrics { socket } => status::metrics(&socket),
@@ -152,6 +130,20 @@ impl Action {
             Self::Man { folder } => pages::man(folder.as_deref()),
         }
     }
+}
+
+/// Checks what clap cannot.
+fn check(command: &BenchCommand) -> Result<()> {
+    match command {
+        BenchCommand::Quick(args) => args.check(),
+        BenchCommand::Steady(args) => args.check(),
+        BenchCommand::Apps(args) => args.check(),
+        BenchCommand::Ring(_) | BenchCommand::Stack(_) | BenchCommand::Sdp(_) => Ok(()),
+    }
+}
+
+fn cable_of(CableArgs { one, other, name, json }: CableArgs, cut: bool) -> Action {
+    Action::LabCable { name, one, other, cut, json }
 }
 
 fn key_of(args: KeyArgs, new: bool) -> Result<Action> {
@@ -204,22 +196,9 @@ fn cable_kind_of(args: &UpArgs) -> Result<CableKind> {
     Ok(CableKind::Soft)
 }
 
-fn ping_of(args: &PingArgs) -> ping::Ping {
-    ping::Ping {
-        host: args.host.clone(),
-        count: args.count,
-        interval: Duration::from_millis(args.interval),
-        quiet: args.quiet || args.json,
-        json: args.json,
-    }
-}
-
-fn top_of(args: &TopArgs) -> Result<top::Top> {
-    let delay = Duration::try_from_secs_f64(args.delay)
-        .ok()
-        .filter(|delay| !delay.is_zero())
-        .ok_or_else(|| exit::usage(format!("--delay {}: give seconds above 0", args.delay)))?;
-    Ok(top::Top { refreshes: args.refreshes, delay, json: args.json })
+fn delay_of(args: &TopArgs) -> Result<Duration> {
+    let delay = Duration::try_from_secs_f64(args.delay).ok().filter(|delay| !delay.is_zero());
+    delay.ok_or_else(|| exit::usage(format!("--delay {}: give seconds above 0", args.delay)))
 }
 
 fn explain_of(socket: PathBuf, args: &ExplainArgs) -> Result<Action> {

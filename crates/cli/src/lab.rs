@@ -53,8 +53,7 @@ pub(crate) fn status(name: &str, as_json: bool) -> Result<()> {
         state.hosts.iter().map(|host| lab.status(&host.name).map_err(|error| error.to_string())).collect();
     let mut out = stdout().lock();
     if as_json {
-        writeln!(out, "{:#}", status_json(state, looks)?)?;
-        return Ok(());
+        return Ok(writeln!(out, "{:#}", status_json(state, looks)?)?);
     }
     writeln!(
         out,
@@ -64,8 +63,7 @@ pub(crate) fn status(name: &str, as_json: bool) -> Result<()> {
         count(state.cables.len(), "cable"),
         lab.folder().display()
     )?;
-    let mut table =
-        Table::new(&["host", "address", "daemon", "links", ">sessions", ">streams", ">other hosts"]);
+    let mut table = Table::new("host|address|daemon|links|>sessions|>streams|>other hosts");
     for (host, look) in state.hosts.iter().zip(looks) {
         let daemon = host.daemon.filter(|d| d.alive()).map_or("gone".to_owned(), |d| d.pid.to_string());
         let address = host.address.to_string();
@@ -129,7 +127,7 @@ pub(crate) fn down(name: Option<&str>) -> Result<()> {
 /// Lists the labs of this user.
 pub(crate) fn list(as_json: bool) -> Result<()> {
     let base = default_base();
-    let mut table = Table::new(&["lab", ">hosts", "state"]);
+    let mut table = Table::new("lab|>hosts|state");
     let mut rows = Vec::new();
     for name in labs(&base)? {
         let hosts = Lab::attach(&name, Some(&base)).ok().map(|lab| lab.state().hosts.len());

@@ -69,21 +69,10 @@ fn by_rule(
 /// # Errors
 /// Those of `out`.
 pub(crate) fn print(streams: &[(i32, &Modes)], out: &mut impl Write) -> Result<()> {
-    let mut table = Table::new(&[
-        ">fd",
-        "mode",
-        "offload",
-        "",
-        ">bcopy",
-        ">read zcopy",
-        ">write zcopy",
-        ">transaction",
-        ">copied",
-        ">offloaded",
-        ">records",
-        ">control",
-        ">cancelled",
-    ]);
+    let mut table = Table::new(
+        ">fd|mode|offload||>bcopy|>read zcopy|>write zcopy|>transaction|>copied|>offloaded|>records|>control|\
+         >cancelled",
+    );
     for (fd, modes) in streams {
         let offload = if modes.offload { "yes" } else { "no" };
         let head =

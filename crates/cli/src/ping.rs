@@ -1,5 +1,6 @@
 //! `crosslane ping`: probes from daemon to daemon through the fabric.
 
+use crate::args::PingArgs;
 use crate::screen::Stop;
 use crate::{exit, status};
 use anyhow::{Result, bail};
@@ -14,35 +15,20 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-/// What to measure.
-#[derive(Debug)]
-pub(crate) struct Ping {
-    /// Host id, name, or fabric address.
-    pub(crate) host: String,
-    /// How many probes.
-    pub(crate) count: u32,
-    /// Pause between them.
-    pub(crate) interval: Duration,
-    /// No line for each probe.
-    pub(crate) quiet: bool,
-    /// A summary in JSON.
-    pub(crate) json: bool,
-}
-
 /// Probes a host and prints round trips and their percentiles.
 ///
 /// # Errors
 /// No such host, or none in reach; no daemon; no answer at all (exit code 1).
-pub(crate) fn ping(socket: &Path, ping: &Ping) -> Result<()> {
+pub(crate) fn ping(socket: &Path, args: &PingArgs) -> Result<()> {
     let session = status::session(socket)?;
     let status = status::ask(&session)?;
-    let to = find(&status, &ping.host)?;
+    let to = find(&status, &args.host)?;
     in_reach(&status, to)?;
     let stop = Stop::watch()?;
     let mut out = stdout().lock();
     let (mut sent, mut times, mut hops) = (0_u32, Vec::new(), None);
-    while sent < ping.count {
-        if sent > 0 && stop.within(ping.interval) {
+    while sent < args.count {
+        if sent > 0 && stop.within(Duration::from_millis(args.interval)) {
             break;
         }
         sent += 1;
@@ -51,22 +37,24 @@ pub(crate) fn ping(socket: &Path, ping: &Ping) -> Result<()> {
             times.push(ns);
             hops = Some(far);
         }
-        if !ping.quiet {
+        if !args.quiet && !args.json {
             match time {
-                Some(ns) => writeln!(out, "host {to}: seq={sent} hops={far} round trip {} us", us(ns))?,
+                Some(ns) => {
+                    writeln!(out, "host {to}: seq={sent} hops={far} round trip {} us", us_of(ns, 1.0))?
+                }
                 None => writeln!(out, "host {to}: seq={sent} no answer")?,
             }
         }
     }
     times.sort_unstable();
     let summary = Summary { host: to, sent, hops, times };
-    if ping.json {
+    if args.json {
         writeln!(out, "{:#}", summary.json())?
     } else {
         summary.print(&mut out)?
     }
     if summary.times.is_empty() {
-        return Err(exit::with_code(1, format!("host {to} did not answer: see `crosslane status`")));
+        bail!("host {to} did not answer: see `crosslane status`");
     }
     Ok(())
 }
@@ -100,8 +88,7 @@ fn in_reach(status: &Status, to: HostId) -> Result<()> {
         return Ok(());
     }
     let names: Vec<String> = all.iter().map(|id| format!("h{id}")).collect();
-    let text = format!("no way to host {to}: in reach are {}; see `crosslane status`", names.join(", "));
-    Err(exit::with_code(1, text))
+    bail!("no way to host {to}: in reach are {}; see `crosslane status`", names.join(", "))
 }
 
 struct Summary {
@@ -120,12 +107,8 @@ impl Summary {
     }
 
     fn figures(&self) -> [(&'static str, u64); 4] {
-        [
-            ("min", self.percentile(0)),
-            ("median", self.percentile(50)),
-            ("p99", self.percentile(99)),
-            ("max", self.percentile(100)),
-        ]
+        let all = [("min", 0), ("median", 50), ("p99", 99), ("max", 100)];
+        all.map(|(name, percent)| (name, self.percentile(percent)))
     }
 
     fn print(&self, out: &mut impl Write) -> Result<()> {
@@ -133,22 +116,17 @@ impl Summary {
         if self.times.is_empty() {
             return Ok(());
         }
-        let line = |half: f64| {
+        for (what, half) in [("round trip, us:    ", 1.0), ("one way (half), us:", 0.5)] {
             let all = self.figures().map(|(name, ns)| format!("{name} {}", us_of(ns, half)));
-            all.join("  ")
-        };
-        writeln!(out, "round trip, us:         {}", line(1.0))?;
-        writeln!(out, "one way (half), us:     {}", line(0.5))?;
+            writeln!(out, "{what}     {}", all.join("  "))?;
+        }
         Ok(())
     }
 
     fn json(&self) -> Value {
         let figures = |half: f64| {
             let value = |ns: u64| if self.times.is_empty() { Value::Null } else { json!(as_us(ns, half)) };
-            self.figures()
-                .into_iter()
-                .map(|(name, ns)| (name.to_owned(), value(ns)))
-                .collect::<serde_json::Map<_, _>>()
+            self.figures().into_iter().map(|(name, ns)| (name, value(ns))).collect::<Value>()
         };
         json!({
             "host": self.host.0, "hops": self.hops, "sent": self.sent, "answered": self.times.len(),
@@ -166,10 +144,6 @@ fn as_us(ns: u64, share: f64) -> f64 {
 
 fn us_of(ns: u64, share: f64) -> String {
     format!("{:.2}", as_us(ns, share))
-}
-
-fn us(ns: u64) -> String {
-    us_of(ns, 1.0)
 }
 
 #[cfg(test)]

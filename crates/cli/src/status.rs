@@ -43,8 +43,7 @@ pub(crate) fn status(socket: &Path, as_json: bool) -> Result<()> {
     let status = ask(&session(socket)?)?;
     let mut out = stdout().lock();
     if as_json {
-        writeln!(out, "{status:#}")?;
-        return Ok(());
+        return Ok(writeln!(out, "{status:#}")?);
     }
     writeln!(
         out,
@@ -66,13 +65,8 @@ pub(crate) fn status(socket: &Path, as_json: bool) -> Result<()> {
         writeln!(out, "this kernel cannot tell network namespaces apart: programs of others are refused")?;
     }
     writeln!(out)?;
-    let tables = [
-        hosts_table(&status.hosts),
-        ports_table(&status.ports),
-        circuits_table(&status.circuits),
-        quota_table(&status.quota),
-    ];
-    for table in tables {
+    let [hosts, ports] = [hosts_table(&status.hosts), ports_table(&status.ports)];
+    for table in [hosts, ports, circuits_table(&status.circuits), quota_table(&status.quota)] {
         if !table.is_empty() {
             table.print(&mut out)?;
             writeln!(out)?;
@@ -101,33 +95,17 @@ fn link_states(states: &LinkStates) -> String {
 }
 
 fn hosts_table(hosts: &[Host]) -> Table {
-    let mut table = Table::new(&["host", ">hops", "via", "addresses"]);
+    let mut table = Table::new("host|>hops|via|addresses");
     for host in hosts {
-        table.row([
-            host.id.to_string(),
-            or_dash(host.hops),
-            or_dash(host.via.as_ref()),
-            list(&host.addresses),
-        ]);
+        let (hops, via) = (or_dash(host.hops), or_dash(host.via.as_ref()));
+        table.row([host.id.to_string(), hops, via, list(&host.addresses)]);
     }
     table
 }
 
 fn ports_table(ports: &[Port]) -> Table {
-    let mut table = Table::new(&[
-        "port",
-        "kind",
-        "link",
-        ">peer",
-        ">epoch",
-        ">window",
-        ">in use",
-        ">sent",
-        ">received",
-        ">streams",
-        ">transits",
-        "why",
-    ]);
+    let mut table =
+        Table::new("port|kind|link|>peer|>epoch|>window|>in use|>sent|>received|>streams|>transits|why");
     for port in ports {
         table.row([
             port.name.clone(),
@@ -148,18 +126,7 @@ fn ports_table(ports: &[Port]) -> Table {
 }
 
 fn circuits_table(circuits: &[Circuit]) -> Table {
-    let mut table = Table::new(&[
-        ">circuit",
-        "client",
-        "server",
-        ">peer",
-        "role",
-        "program",
-        ">pid",
-        "state",
-        ">sent",
-        ">received",
-    ]);
+    let mut table = Table::new(">circuit|client|server|>peer|role|program|>pid|state|>sent|>received");
     for circuit in circuits {
         table.row([
             circuit.id.to_string(),
@@ -179,16 +146,8 @@ fn circuits_table(circuits: &[Circuit]) -> Table {
 
 /// What users and neighbours have, each beside what they may have now.
 fn quota_table(quota: &Quota) -> Table {
-    let mut table = Table::new(&[
-        "user or port",
-        ">sessions",
-        ">listeners",
-        ">circuits",
-        ">pending",
-        ">descriptors",
-        ">memory",
-        ">windows",
-    ]);
+    let mut table =
+        Table::new("user or port|>sessions|>listeners|>circuits|>pending|>descriptors|>memory|>windows");
     let count = |it: Use| of(it.used, it.limit, |value| value.to_string());
     for payer in &quota.payers {
         let holds = &payer.holds;
@@ -220,7 +179,7 @@ fn of(used: u64, limit: Option<u64>, show: impl Fn(u64) -> String) -> String {
 
 /// Each counter by its name in the document.
 fn counters_table(counters: &Counters) -> Result<Table> {
-    let mut table = Table::new(&["counter", ">value"]);
+    let mut table = Table::new("counter|>value");
     for (name, value) in serde_json::to_value(counters)?.as_object().into_iter().flatten() {
         match value.as_object() {
             // A group of counters, as why connections went plain.
@@ -243,8 +202,7 @@ fn age(seconds: f64) -> String {
 /// Prints the counters as Prometheus reads them.
 pub(crate) fn metrics(socket: &Path) -> Result<()> {
     let text = session(socket)?.text(&Request::Metrics)?;
-    write!(stdout().lock(), "{text}")?;
-    Ok(())
+    Ok(write!(stdout().lock(), "{text}")?)
 }
 
 /// Prints the names and addresses of all hosts.
@@ -252,20 +210,15 @@ pub(crate) fn hosts(socket: &Path, as_json: bool) -> Result<()> {
     let text = session(socket)?.text(&Request::Hosts)?;
     let mut out = stdout().lock();
     if !as_json {
-        write!(out, "{text}")?;
-        return Ok(());
+        return Ok(write!(out, "{text}")?);
     }
-    let list: Vec<Value> = text
-        .lines()
-        .filter(|line| !line.trim_start().starts_with('#'))
-        .filter_map(|line| {
-            let mut words = line.split_whitespace();
-            let address = words.next()?;
-            Some(json!({"address": address, "names": words.collect::<Vec<_>>()}))
-        })
-        .collect();
-    writeln!(out, "{:#}", Value::from(list))?;
-    Ok(())
+    let row = |line: &str| {
+        let mut words = line.split_whitespace();
+        let address = words.next()?;
+        Some(json!({"address": address, "names": words.collect::<Vec<_>>()}))
+    };
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+    Ok(writeln!(out, "{:#}", lines.filter_map(row).collect::<Value>())?)
 }
 
 #[cfg(test)]

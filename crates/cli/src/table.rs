@@ -12,10 +12,10 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table with the columns `names`; a name that starts with `>` is of a column of numbers.
-    pub(crate) fn new(names: &[&str]) -> Self {
-        let right = names.iter().map(|name| name.starts_with('>')).collect();
-        let head = names.iter().map(|name| name.trim_start_matches('>').to_uppercase()).collect();
+    /// A table with the columns `names`, as in `host|>hops`; a name that starts with `>` is of a column of numbers.
+    pub(crate) fn new(names: &str) -> Self {
+        let right = names.split('|').map(|name| name.starts_with('>')).collect();
+        let head = names.split('|').map(|name| name.trim_start_matches('>').to_uppercase()).collect();
         Self { rows: vec![head], right }
     }
 
@@ -39,11 +39,8 @@ impl Table {
         let widths: Vec<usize> = (0..self.right.len()).map(width).collect();
         for row in &self.rows {
             let cell = |(at, text): (usize, &String)| {
-                if self.right[at] {
-                    format!("{text:>w$}", w = widths[at])
-                } else {
-                    format!("{text:<w$}", w = widths[at])
-                }
+                let width = widths[at];
+                if self.right[at] { format!("{text:>width$}") } else { format!("{text:<width$}") }
             };
             let line = row.iter().enumerate().map(cell).collect::<Vec<_>>().join("  ");
             writeln!(out, "{}", line.trim_end())?;
@@ -98,7 +95,7 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let mut table = Table::new(&["name", ">bytes"]);
+        let mut table = Table::new("name|>bytes");
         table.row(["right".into(), "7".into()]);
         table.row(["l".into(), "1234567".into()]);
         let mut out = Vec::new();

@@ -1,5 +1,6 @@
 //! `crosslane top`: the difference between two looks at the status.
 
+use crate::args::TopArgs;
 use crate::picture::{self, Link, Picture};
 use crate::screen::{self, Stop};
 use crate::status;
@@ -13,34 +14,23 @@ use std::io::{IsTerminal, Write, stdout};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How to show it.
-#[derive(Debug)]
-pub(crate) struct Top {
-    /// How many refreshes; `None` for no end.
-    pub(crate) refreshes: Option<u32>,
-    /// Time between them.
-    pub(crate) delay: Duration,
-    /// One JSON line each.
-    pub(crate) json: bool,
-}
-
 /// Shows rates until told to stop.
 ///
 /// # Errors
 /// The daemon is gone.
-pub(crate) fn top(socket: &Path, top: &Top) -> Result<()> {
+pub(crate) fn top(socket: &Path, delay: Duration, args: &TopArgs) -> Result<()> {
     let session = status::session(socket)?;
     let stop = Stop::watch()?;
     let mut out = stdout().lock();
-    let clear = !top.json && out.is_terminal();
+    let clear = !args.json && out.is_terminal();
     let (mut before, mut then) = (status::ask(&session)?, Instant::now());
     let (mut shown, mut seen) = (0, picture::links(&before));
-    while top.refreshes.is_none_or(|all| shown < all) && !stop.within(top.delay) {
+    while args.refreshes.is_none_or(|all| shown < all) && !stop.within(delay) {
         let now = status::ask(&session)?;
         let seconds = then.elapsed().as_secs_f64();
         then = Instant::now();
         let rates = Rates { before: &before, now: &now, seconds };
-        if top.json {
+        if args.json {
             writeln!(out, "{}", rates.json()?)?;
         } else {
             if clear {
@@ -86,10 +76,8 @@ impl Rates<'_> {
     /// The ports now, each with its rates out and in.
     fn ports(&self) -> impl Iterator<Item = (&Port, [f64; 2])> {
         let moved = |port: &Port| (port.tx_bytes, port.rx_bytes);
-        self.now
-            .ports
-            .iter()
-            .map(move |now| (now, self.both(self.before.port(&now.name).map(moved), moved(now))))
+        let was = move |name| self.before.port(name).map(moved);
+        self.now.ports.iter().map(move |now| (now, self.both(was(&now.name), moved(now))))
     }
 
     /// The circuits now, each with its rates out and in.
@@ -125,12 +113,11 @@ impl Rates<'_> {
                 table.print(out)?;
             }
         }
-        writeln!(out)?;
-        Ok(())
+        Ok(writeln!(out)?)
     }
 
     fn ports_table(&self) -> Table {
-        let mut table = Table::new(&["port", "link", ">peer", ">out", ">in", ">streams", ">transits"]);
+        let mut table = Table::new("port|link|>peer|>out|>in|>streams|>transits");
         for (port, [tx, rx]) in self.ports() {
             table.row([
                 port.name.clone(),
@@ -146,7 +133,7 @@ impl Rates<'_> {
     }
 
     fn circuits_table(&self) -> Table {
-        let mut table = Table::new(&[">circuit", "program", ">pid", "client", "server", ">out", ">in"]);
+        let mut table = Table::new(">circuit|program|>pid|client|server|>out|>in");
         for (circuit, [tx, rx]) in self.circuits() {
             table.row([
                 circuit.id.to_string(),
