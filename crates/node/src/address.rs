@@ -6,7 +6,7 @@ use crosslane_wire::HostId;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Reads `ADDRESS/BITS`, or an address alone for a single host. Bits of the host do not count.
+/// Parses `ADDRESS/BITS`, or an address alone for a single host. Host bits are cleared.
 pub fn network(text: &str) -> Result<IpNet, String> {
     let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
     let single: IpAddr =
@@ -18,12 +18,12 @@ pub fn network(text: &str) -> Result<IpNet, String> {
     Ok(network.ok_or_else(|| format!("`/{bits}` is no prefix length between 0 and {most}"))?.trunc())
 }
 
-/// Whether an address lies in both.
+/// Whether two networks have an address in common.
 pub fn overlap(one: &IpNet, other: &IpNet) -> bool {
     one.contains(other) || other.contains(one)
 }
 
-/// Network of addresses that count on one interface only.
+/// Network of the addresses that are valid on one interface only.
 const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
 /// Networks that cannot lie behind a host: link-local, loopback, multicast.
 const NEVER_BEHIND: [IpNet; 6] = [
@@ -76,7 +76,7 @@ impl Addresses {
         (1..=HOST_MAX).contains(&host).then_some(HostId(host))
     }
 
-    /// A host's address on the interface alone.
+    /// A host's link-local address on the interface.
     pub fn link_local(host: HostId) -> Ipv6Addr {
         Ipv6Addr::from(u128::from(LINK_LOCAL) | u128::from(host.0))
     }
@@ -90,18 +90,18 @@ impl Addresses {
         })
     }
 
-    /// Whether every host is meant: multicast, and the broadcasts of IPv4.
+    /// Whether the address is a multicast address, or an IPv4 broadcast address.
     pub fn is_everybody(&self, address: IpAddr) -> bool {
         address == IpAddr::V4(Ipv4Addr::BROADCAST) || address == self.v4.broadcast() || address.is_multicast()
     }
 
-    /// The subnet or special network that `network` may not overlap to lie behind a host, if it does.
+    /// The subnet or special network with which `network`, to lie behind a host, must not overlap; `None` if it overlaps with none.
     pub fn clash(&self, network: &IpNet) -> Option<IpNet> {
         let mut taken = [self.v4, self.v6].into_iter().chain(NEVER_BEHIND);
         taken.find(|taken| overlap(taken, network))
     }
 
-    /// Whether the address is this host's: its fabric addresses and loopback.
+    /// Whether the address is this host's: a fabric address of it, or loopback.
     pub fn is_mine(&self, address: IpAddr) -> bool {
         address.is_loopback() || self.host_of(address) == Some(self.me)
     }

@@ -14,13 +14,13 @@ use crosslane_wire::DecodeError;
 use crosslane_wire::record::{Kind, max_message};
 use crosslane_wire::segment::{WANT_DATA, WANT_ROOM};
 
-/// Low half of a WANT word: daemons have but one waiter.
+/// Low half of a WANT word, the waiter's id: a daemon has one waiter.
 const DAEMON: u64 = 1;
 
-/// What became of a message.
+/// What [`Channel::send`] did with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It is in the ring, or will be as soon as there is room.
+    /// The message is in the ring, or waits in the queue for room in the ring.
     Taken,
     /// The queue is full; the message is dropped.
     Dropped,
@@ -29,15 +29,15 @@ pub enum Sent {
 /// Bytes of a channel's rings.
 #[derive(Clone, Copy, Debug)]
 pub struct Rings {
-    /// Used of each at first.
+    /// Length of each ring that is used at first.
     pub first: u64,
-    /// Most of what is read.
+    /// Longest ring that this daemon reads.
     pub rx_max: u64,
-    /// Most of what is written.
+    /// Longest ring that this daemon writes.
     pub tx_max: u64,
 }
 
-/// One end of a channel.
+/// One endpoint of a channel.
 #[derive(Debug)]
 pub struct Channel<I, O> {
     inbound: I,
@@ -56,8 +56,7 @@ pub struct Channel<I, O> {
 }
 
 impl<I: Load, O: Store> Channel<I, O> {
-    /// A fresh channel over fresh segments. `keys` are those of what is read and what is written; as much as `limits` say
-    /// waits for room.
+    /// A channel over new segments. `keys` are those of the ring that is read and of the ring that is written; `limits` bound the queue.
     pub fn new(inbound: I, outbound: O, rings: Rings, keys: (u64, u64), limits: Limits) -> Self {
         let (tx, rx) = (Producer::default(), Consumer::default());
         rx.reset(rings.first, rings.rx_max, keys.0);
@@ -79,8 +78,8 @@ impl<I: Load, O: Store> Channel<I, O> {
         }
     }
 
-    /// Sends a message, or lets it wait in `lane`. One that the channel cannot carry is dropped: a neighbour may have
-    /// sent it to be passed on.
+    /// Sends a message, or queues it in `lane`. A message longer than the channel can carry is dropped: a neighbour may have sent it to
+    /// be passed on.
     pub fn send(&mut self, lane: u16, message: &[u8]) -> Result<Sent, Violation> {
         if message.len() as u64 > max_message(self.tx.cap()) {
             return Ok(Sent::Dropped);
@@ -92,7 +91,7 @@ impl<I: Load, O: Store> Channel<I, O> {
         Ok(if self.waiting.push(lane, message) { Sent::Taken } else { Sent::Dropped })
     }
 
-    /// Moves waiting messages into the ring as far as there is room.
+    /// Moves queued messages into the ring as far as there is room.
     pub fn flush(&mut self) -> Result<(), Violation> {
         while let Some(message) = self.waiting.front() {
             if !self.tx.push_message(&self.outbound, &self.inbound, message, self.cpu)? {
@@ -104,18 +103,18 @@ impl<I: Load, O: Store> Channel<I, O> {
         Ok(())
     }
 
-    /// Whether no message waits for room.
+    /// Whether the queue is empty.
     pub fn is_flushed(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Whether something has arrived: one load.
+    /// Whether a record has arrived: one load.
     pub fn arrived(&self) -> bool {
         self.rx.arrived(&self.inbound)
     }
 
-    /// Takes the next message to the beginning of `message`, which grows if it must: how many bytes; `None` if there
-    /// is none.
+    /// Copies the next message to the start of `message`, which is enlarged if it is too short; returns the length, or `None` if no
+    /// message has arrived.
     pub fn receive(&mut self, message: &mut Vec<u8>) -> Result<Option<usize>, Violation> {
         loop {
             let Some(head) = self.rx.head(&self.inbound)? else {
@@ -137,7 +136,7 @@ impl<I: Load, O: Store> Channel<I, O> {
         }
     }
 
-    /// Whether the peer sleeps for what was sent or freed since this was asked last: then its doorbell must be rung.
+    /// Whether the peer sleeps for data or room that this side has published since the last call: the caller must ring its doorbell.
     pub fn poll_doorbell(&mut self) -> bool {
         if !self.published && !self.credited {
             return false;
@@ -150,8 +149,8 @@ impl<I: Load, O: Store> Channel<I, O> {
         data || room
     }
 
-    /// Asks the peer for a wake, before a sleep, unless it was asked already; whether it was asked now. The caller then looks at
-    /// [`Self::arrived`] once more, and at [`Self::poll_doorbell`]: there may have been room for what waited.
+    /// Stores requests for a wake before a sleep, unless they are stored already; returns whether any was stored. The caller then checks
+    /// [`Self::arrived`] once more, and [`Self::poll_doorbell`], since there may have been room for queued messages.
     pub fn arm(&mut self) -> Result<bool, Violation> {
         let mut asked = false;
         if !self.armed {
@@ -169,7 +168,7 @@ impl<I: Load, O: Store> Channel<I, O> {
         self.flush().map(|()| asked)
     }
 
-    /// Wants no more wakes.
+    /// Withdraws the requests for a wake.
     pub fn disarm(&mut self) {
         if self.armed {
             self.outbound.store_u64(WANT_DATA, 0);
@@ -192,7 +191,7 @@ fn want(sequence: u32) -> u64 {
     u64::from(sequence) << 32 | DAEMON
 }
 
-/// Whether the word asks for a wake that was not sent yet.
+/// Whether the WANT word requests a wake that this side has not sent yet.
 fn news(word: u64, rung: &mut u64) -> bool {
     let fresh = word != 0 && word != *rung;
     if fresh {

@@ -43,7 +43,7 @@ pub struct Arguments {
     pub check: bool,
 }
 
-/// Runs the daemon with these arguments until it is told to stop.
+/// Runs the daemon with these arguments until a signal stops it.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let _log = log::begin();
     crosslane_shm::account::begin_if_asked();
@@ -80,15 +80,15 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// Whoever started the daemon may not read what it says.
+/// Writes an error to standard error, whose reader may have closed it.
 fn complain(error: &dyn Display) {
     let _ = writeln!(std::io::stderr(), "crosslaned: {error}");
 }
 
-/// Is the daemon of `config`, which was read from `file`, until a signal stops it.
+/// Runs the daemon with `config`, which was read from `file`, until a signal stops it.
 ///
 /// # Errors
-/// The keys are not good, the control socket, the interface, a port or the metrics' address cannot be had, or the kernel's events fail.
+/// The files of keys are invalid; the control socket, the interface, a port or the metrics' address is not available; or epoll fails.
 pub fn serve(config: Config, file: &Path) -> anyhow::Result<()> {
     let keys = KeyRing::load(&config)?;
     raise_descriptor_limit();

@@ -1,4 +1,4 @@
-//! Echo: a probe through the fabric, passed on from host to host by the daemons.
+//! Echo: a probe through the fabric, which the daemons pass on from host to host.
 
 use crate::host::Host;
 use crate::session::{SessionId, Waiting};
@@ -12,25 +12,25 @@ const ECHO_TIMEOUT: Duration = Duration::from_secs(1);
 /// Most hops of a probe.
 const TTL: u8 = 64;
 
-/// What an `Echo` says.
+/// The fields of an `Echo`.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
-    /// Who asked, or answered.
+    /// The host that sends this probe or answer.
     pub from: HostId,
-    /// Whom it is for.
+    /// Its destination.
     pub to: HostId,
-    /// The asker's number for it.
+    /// Number by which the asking daemon knows its probe again.
     pub token: u64,
     /// Hops left.
     pub ttl: u8,
-    /// The answerer's clock.
+    /// Clock of the answering daemon, ns.
     pub stamp: u64,
-    /// Whether it is on its way back.
+    /// Whether this is the answer.
     pub reply: bool,
 }
 
 impl Host {
-    /// `Echo`: answers at once where no cable is needed, else when the probe comes back.
+    /// Serves a session's `Echo`: answers at once where no cable is needed, else when the probe comes back.
     pub fn echo(&mut self, session: SessionId, to: HostId) {
         if to == self.me() {
             return self.answer_echo(session, Some(Duration::ZERO), 0);
@@ -47,8 +47,8 @@ impl Host {
         }
     }
 
-    /// A probe came by a port: it is answered, passed on, or it is the answer to one of ours. One of a host that is not
-    /// behind that port goes nowhere, and none goes round longer than a way can be.
+    /// Handles a probe that came by a port: answers it, passes it on, or, if it is the answer to one of this host's, finishes that one.
+    /// A probe from a host that is not behind that port is dropped, and none takes more hops than the longest path has.
     pub fn handle_echo(&mut self, port: PortId, probe: Probe) {
         if !self.may_come_by(probe.from, port) {
             return;
@@ -64,7 +64,7 @@ impl Host {
         }
     }
 
-    /// Answers `Echo`.
+    /// Answers a session's `Echo`.
     pub fn answer_echo(&mut self, session: SessionId, round_trip: Option<Duration>, hops: u8) {
         let round_trip_ns = round_trip.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         if let Some(session) = self.sessions.get_mut(session) {

@@ -34,24 +34,24 @@ const SIGNALS: u64 = 2;
 const PUMPS: u64 = 4;
 const INBOX: u64 = 5;
 const INSIDE: u64 = 6;
-/// The queues of the interface, in order.
+/// Tokens of the interface's queues, in order.
 const QUEUES: u64 = 0x80;
 const PORTS: u64 = 0x100;
 const SESSIONS: u64 = 1 << 32;
-/// How long no session is accepted after descriptors ran out.
+/// How long the daemon accepts no session after it ran out of descriptors.
 const FULL: Duration = Duration::from_millis(500);
-/// Most sessions that are accepted in one turn; the others are there in the next.
+/// Most sessions that are accepted in one turn; the others stay in the backlog.
 const ACCEPTS: usize = 32;
-/// Looks at the channels and the interface between two looks at all events of the kernel, while the engine spins.
+/// Polls of the channels and the interface between two `epoll_wait` calls while the engine spins.
 const LOOKS: u32 = 4;
-/// So many times longer than for anything else the engine spins for the answer to a packet: two hosts wake up for it.
+/// Factor by which the spin for the answer to a packet may be longer: two hosts must wake up before it comes.
 const PACKET_SPIN_FACTOR: u32 = 4;
-/// Events of the kernel that are handled before packets are looked at again.
+/// Events of epoll that are handled before packets are polled again.
 const BREATH: usize = 8;
-/// How long a busy engine goes without a look at the kernel's events.
+/// Longest time that a busy engine runs without `epoll_wait`.
 const LOOK_EVERY: Duration = Duration::from_micros(20);
 
-/// The daemon at work.
+/// The daemon's packet thread.
 pub struct Engine {
     host: Host,
     epoll: OwnedFd,
@@ -59,16 +59,16 @@ pub struct Engine {
     signals: Signals,
     /// The configuration file.
     config: PathBuf,
-    /// Sessions in the epoll, with what is waited for.
+    /// Sessions in the epoll set, with the events that are watched.
     watched: HashMap<SessionId, epoll::EventFlags>,
     spin: Spin,
-    /// The same for the answers to packets, which come from farther away.
+    /// The spin for answers to packets, which come from farther away.
     patience: Spin,
     last_session: u64,
     accept_at: Option<Duration>,
-    /// When the kernel's events were looked at last.
+    /// When `epoll_wait` was last called.
     looked: Duration,
-    /// Ports whose descriptor is readable.
+    /// By port: whether its descriptor is readable.
     rung: Vec<bool>,
     /// The interface may have more packets.
     busy: bool,
@@ -76,7 +76,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Puts everything into one epoll.
+    /// Makes the epoll set of all descriptors.
     pub fn new(host: Host, control: ControlSocket, signals: Signals, config: PathBuf) -> Result<Self, Errno> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let add = |fd: BorrowedFd<'_>, token| {
@@ -115,7 +115,7 @@ impl Engine {
         })
     }
 
-    /// Runs until a signal says to stop; neighbours and programs are told then.
+    /// Runs until a signal stops the daemon; then says so to the neighbours' daemons and the programs.
     pub fn run(&mut self) -> Result<(), Errno> {
         let mut events = Vec::with_capacity(256);
         self.poll_ports();
@@ -128,7 +128,7 @@ impl Engine {
             for (number, event) in events.drain(..).enumerate() {
                 self.dispatch(event.data.u64(), event.flags);
                 if number % BREATH == BREATH - 1 {
-                    // Requests of many sessions keep no packet waiting.
+                    // However many sessions have requests, packets do not wait for all of them.
                     self.busy |= self.host.receive_packets() | self.host.send_more_packets();
                 }
             }
@@ -137,12 +137,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Handles what has arrived; whether anything had.
+    /// One turn: handles what has arrived; returns whether anything had.
     fn run_once(&mut self) -> bool {
         let host = &mut self.host;
         host.tick();
         let mut moved = std::mem::take(&mut self.busy);
-        // Packets first: somebody may wait for one, and all else that a daemon that was woken does is cold.
+        // Packets first: a program may wait for one, and the caches are cold for everything else that a woken daemon does.
         moved |= host.receive_packets() || (self.spin.is_hot() && host.send_more_packets());
         moved |= host.hear_neighbours();
         host.cables.iter_mut().for_each(Cable::disarm);
@@ -185,10 +185,10 @@ impl Engine {
         }
     }
 
-    /// Packets wait in a queue of the interface, or there is no such interface any more.
+    /// Receives packets from a queue of the interface, or notes that the interface was removed.
     fn serve_queue(&mut self, queue: u64, flags: epoll::EventFlags) {
         if flags.contains(epoll::EventFlags::ERR) {
-            // All queues say so.
+            // Every queue reports the error.
             if self.host.ip.lose_interface() {
                 tracing::error!("the interface was removed: no IP until the daemon is started again");
             }
@@ -197,7 +197,7 @@ impl Engine {
         }
     }
 
-    /// Handles the events of the ports that have some.
+    /// Handles the events of the ports whose descriptor is readable or whose time has come.
     fn poll_ports(&mut self) {
         for index in 0..self.host.cables.len() {
             let now = self.host.now;
@@ -251,7 +251,7 @@ impl Engine {
         }
     }
 
-    /// Watches each session for what it can do next.
+    /// Sets the epoll events of each session whose readiness may have changed.
     fn watch_sessions(&mut self) {
         for (id, socket) in self.host.sessions.take_unwatched() {
             if self.watched.remove(&id).is_some() {
@@ -273,7 +273,7 @@ impl Engine {
                 flags |= epoll::EventFlags::OUT;
             }
             if flags.is_empty() && session.hung_up {
-                // The kernel would say so again and again, while we wait for something else.
+                // `EPOLLHUP` cannot be masked: it would be reported in every turn while the session waits for something else.
                 if self.watched.remove(&id).is_some() {
                     let _ = epoll::delete(&self.epoll, &**socket);
                 }
@@ -292,7 +292,7 @@ impl Engine {
         }
     }
 
-    /// The kernel's events in the middle of work, now and then.
+    /// Collects epoll's events while the engine is busy, at most once per `LOOK_EVERY`.
     fn look(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), Errno> {
         if self.host.elapsed() < self.looked + LOOK_EVERY {
             return Ok(());
@@ -300,8 +300,8 @@ impl Engine {
         self.wait(events, Some(Duration::ZERO))
     }
 
-    /// Spins as long as that has paid lately; whether anything arrived. The interface is read at once: asking first
-    /// would be another system call for each packet.
+    /// Spins for as long as has paid lately; returns whether anything arrived. The interface is read without being polled first, since a
+    /// poll would be another system call for each packet.
     fn spin_a_while(&mut self, events: &mut Vec<epoll::Event>) -> Result<bool, Errno> {
         let asked = self.host.ip.take_asked();
         let spin = if asked { self.spin.budget.max(self.patience.budget) } else { self.spin.budget };
@@ -336,8 +336,8 @@ impl Engine {
         Ok(hit)
     }
 
-    /// Arms all channels, looks once more, and sleeps until something happens. The channels stay armed until the next
-    /// turn has done what is urgent.
+    /// Arms all channels, looks once more, and sleeps until something happens. The channels stay armed until the next turn has done
+    /// what is urgent.
     fn sleep(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), Errno> {
         let mut arrived = self.arm();
         self.host.tick();
@@ -346,7 +346,7 @@ impl Engine {
             let is_under_way = self.host.cables.iter().any(Cable::is_under_way);
             let next = self.host.cables.iter_mut().map(Cable::next_sleep);
             let next = next.fold(NextSleep::Unbounded, NextSleep::sooner);
-            // What was under way has landed now, or is looked for once more when it has.
+            // Stores that were under way when the engine last looked have landed now, or a later look of this loop finds them.
             arrived |= is_under_way && self.arm();
             let time = if arrived { Some(Duration::ZERO) } else { self.timeout() };
             let timeout = next.limit(time);
@@ -363,7 +363,7 @@ impl Engine {
         slept
     }
 
-    /// Asks all neighbours for wakes; whether something has arrived meanwhile.
+    /// Arms all channels; returns whether anything has arrived meanwhile.
     fn arm(&mut self) -> bool {
         self.host.cables.iter_mut().fold(false, |arrived, cable| cable.arm() | arrived)
     }
@@ -388,7 +388,7 @@ impl Engine {
         }
     }
 
-    /// Neighbours hear it at once, and programs see it in their status pages.
+    /// Sends `Goodbye` to the neighbours' daemons; the programs see the end in their status pages.
     fn say_goodbye(&mut self) {
         for cable in &mut self.host.cables {
             cable.send(&Control::Goodbye);

@@ -14,12 +14,12 @@ struct Entry {
     scope: Scope,
     dual: bool,
     cookie: Cookie,
-    /// What its user pays.
+    /// What its user is charged.
     charge: Charge,
 }
 
-/// Who listens where. Several sockets may listen at one address, and several sessions on one socket. An entry says what a
-/// session showed once: whether the socket still listens, only the kernel knows (decision 19).
+/// Which session listens at which address. Several sockets may listen at one address, and several sessions may hold one socket. An
+/// entry is what a session showed once: whether the socket still listens, only the kernel knows (decision 19).
 #[derive(Debug, Default)]
 pub struct Listeners {
     by_address: BTreeMap<SocketAddr, Vec<Entry>>,
@@ -27,7 +27,7 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// A session listens in a network namespace, and its user pays for that.
+    /// Adds a listener of a session in a network namespace; `charge` is what its user pays for it.
     pub fn add(&mut self, session: SessionId, listening: Listening, scope: Scope, charge: Charge) {
         let entries = self.by_address.entry(key(listening.address)).or_default();
         let cookie = listening.cookie;
@@ -38,7 +38,7 @@ impl Listeners {
         entries.push(Entry { session, scope, dual: listening.dual, cookie, charge });
     }
 
-    /// A session closed its last listener at an address; whether it had one there.
+    /// Removes the listeners of a session at an address; whether there was one.
     pub fn remove(&mut self, session: SessionId, address: SocketAddr) -> bool {
         self.forget(address, |entry| entry.session == session)
     }
@@ -58,7 +58,7 @@ impl Listeners {
         changed
     }
 
-    /// A session is gone; whether it had listeners.
+    /// Removes all listeners of a session; whether there was one.
     pub fn remove_session(&mut self, session: SessionId) -> bool {
         self.by_address.retain(|_, entries| {
             entries.retain(|entry| entry.session != session);
@@ -67,7 +67,7 @@ impl Listeners {
         self.held.remove(&session).is_some_and(|held| held > 0)
     }
 
-    /// The addresses behind one, in order, each with the users that listen there; all behind none.
+    /// The addresses after `last`, or all, in order, each with the users that listen there.
     pub fn after(&self, last: Option<SocketAddr>) -> impl Iterator<Item = (SocketAddr, BTreeSet<u32>)> + '_ {
         let begin = last.map_or(Bound::Unbounded, Bound::Excluded);
         let users =
@@ -82,7 +82,7 @@ impl Listeners {
         self.held.keys().copied()
     }
 
-    /// The sessions that take connections to `server` (in plain form) of this namespace, each with its listener's socket.
+    /// The sessions that listen for connections to `server` (in plain form) in this namespace, each with its listener's socket.
     pub fn hearers(
         &self,
         server: SocketAddr,
@@ -98,12 +98,12 @@ impl Listeners {
         all.map(|entry| (entry.session, entry.cookie))
     }
 
-    /// Whether anybody takes connections to `server` (in plain form) of this namespace.
+    /// Whether any session listens for connections to `server` (in plain form) in this namespace.
     pub fn hears(&self, server: SocketAddr, scope: Scope) -> bool {
         self.hearers(server, scope).next().is_some()
     }
 
-    /// Whether anybody listens at this very address.
+    /// Whether any session listens at exactly this address.
     pub fn hears_exactly(&self, server: SocketAddr, scope: Scope) -> bool {
         self.at(server).any(|entry| entry.scope == scope)
     }

@@ -1,16 +1,16 @@
-//! Sessions whose connection has ended while their program may live: they wait for it.
+//! Sessions that have lost their connection while their program may live: the daemon keeps them for it.
 //!
 //! ```text
-//!   connection ends --> does a process hold a socket of one of its ends?  --no-->  the session ends
+//!   connection ends --> does a process hold a socket of one of its endpoints?  --no-->  the session ends
 //!                         | yes
 //!                         v
-//!                       lost: its ends live, their words in its status page go on being true, its wake events are rung
+//!                       lost: its endpoints live, their words in its status page stay current, its waiters are woken
 //!                         |                                  |
-//!   Hello with its ticket, from its process           the kernel says that nobody holds a socket of them
+//!   Hello with its ticket, from its process           the kernel says that no process holds an endpoint's socket
 //!                         v                                  v
-//!                       goes on by the new connection      the end is closed; the session ends with its last one
+//!                       resumes over the new connection    the endpoint is closed; the session ends with its last one
 //! ```
-//! A lost session costs its user what it cost before, so nobody gains by losing sessions.
+//! A lost session is charged to its user as before, so nobody gains by losing sessions.
 
 use crate::host::Host;
 use crate::session::{Session, SessionId};
@@ -18,13 +18,13 @@ use crosslane_shm::peer::Opener;
 use crosslane_wire::CircuitId;
 use std::os::fd::AsFd;
 
-/// What it costs its user, in requests, to find a lost session, and how many of its ends are checked for the cost of one.
+/// Requests charged to the user for finding a lost session; and how many endpoints are checked for the charge of one request.
 const SEARCH: u64 = 8;
 const ENDS: u64 = 8;
 
 impl Host {
-    /// The connection of a session has ended, or is of no more use. While a process holds a socket of its ends, which the
-    /// kernel knows, they live: the program may come again, or another may have inherited them.
+    /// Handles the end of a session's connection, or a connection that is of no more use. Its endpoints live while a process holds
+    /// one of their sockets, which the kernel knows: the program may connect again, or another process may have inherited them.
     pub fn lose_session(&mut self, id: SessionId) {
         self.forsake(id);
         let Some(session) = self.sessions.get(id) else { return };
@@ -40,7 +40,7 @@ impl Host {
         self.part(id, opener);
     }
 
-    /// The session has no connection any more.
+    /// Takes the connection from a session.
     fn part(&mut self, id: SessionId, opener: Opener) {
         if let Some(engines) = &mut self.offload {
             engines.remove(id);
@@ -51,17 +51,17 @@ impl Host {
         held.into_iter().for_each(|circuit| self.policy.check_holders_soon(circuit, now));
     }
 
-    /// The session `old` goes on by the connection of `new`, which was of the same process.
+    /// The session `old` resumes over the connection of `new`, which the same process opened.
     pub(crate) fn go_on_by(&mut self, old: SessionId, new: SessionId) {
         self.forsake(old);
         if let Some(socket) = self.sessions.get(old).and_then(Session::socket) {
-            // The program saw its end first.
+            // The program saw the old connection's end before the daemon did.
             let opener = Opener::of(socket.as_fd());
             self.part(old, opener);
         }
         let Some(session) = self.sessions.go_on(old, new) else { return };
         tracing::debug!(session = old.0, program = %session.program, pid = session.pid, "session goes on");
-        // What it said before its connection ended may not have been heard: perhaps that it has closed one.
+        // Requests that the program sent on the old connection may be lost: perhaps that it has closed an endpoint.
         let held: Vec<CircuitId> = session.held.iter().copied().collect();
         self.spend(old, SEARCH + held.len() as u64 / ENDS);
         for circuit in held {
@@ -69,7 +69,7 @@ impl Host {
         }
     }
 
-    /// A session that waits for its program holds nothing any more.
+    /// Ends the sessions without a connection that hold no endpoint any more.
     pub(crate) fn end_empty_sessions(&mut self) {
         for id in self.sessions.take_emptied() {
             self.end_session(id);

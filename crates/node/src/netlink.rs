@@ -1,4 +1,4 @@
-//! Route netlink: what it takes to give an interface its addresses and bring it up.
+//! Route netlink: gives an interface its addresses and routes, and brings it up.
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
@@ -36,7 +36,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// Opens one.
+    /// Opens a socket.
     pub fn open() -> Result<Self, Errno> {
         let flags = SocketFlags::CLOEXEC;
         let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
@@ -61,7 +61,7 @@ impl Route {
         self.ask(RTM_NEWLINK, 0, &body)
     }
 
-    /// Has the kernel make up no link-local address for the interface. Before it comes up.
+    /// Has the kernel generate no link-local address for the interface; to be called before [`Self::bring_up`].
     pub fn make_up_no_address(&self, index: u32) -> Result<(), Errno> {
         let (mut mode, mut family) = (vec![], vec![]);
         attribute(&mut mode, IFLA_INET6_ADDR_GEN_MODE, &[ADDR_GEN_MODE_NONE]);
@@ -73,7 +73,7 @@ impl Route {
         self.ask(RTM_NEWLINK, 0, &body)
     }
 
-    /// Gives the interface an address, and with it the route to its network.
+    /// Gives the interface an address, and with it the route to the address's network.
     pub fn add_address(&self, index: u32, ip: IpAddr, prefix: u8) -> Result<(), Errno> {
         let (family, bytes) = parts(ip);
         let mut body = vec![family, prefix, IFA_F_NODAD, 0];
@@ -83,7 +83,7 @@ impl Route {
         self.ask(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, &body)
     }
 
-    /// Leads a network over the interface.
+    /// Adds a route to a network over the interface.
     pub fn add_route(&self, index: u32, network: IpAddr, prefix: u8) -> Result<(), Errno> {
         let (family, bytes) = parts(network);
         let mut body =
@@ -93,7 +93,7 @@ impl Route {
         self.ask(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, &body)
     }
 
-    /// Sends one request and waits for its acknowledgement, which the kernel gives before `send` returns.
+    /// Sends one request and receives its acknowledgement, which the kernel queues before `send` returns.
     fn ask(&self, kind: u16, flags: u16, body: &[u8]) -> Result<(), Errno> {
         let len = u32::try_from(16 + body.len()).map_err(|_| Errno::MSGSIZE)?;
         let mut bytes = len.to_ne_bytes().to_vec();
@@ -108,7 +108,7 @@ impl Route {
     }
 }
 
-/// Number of the family, and the address as it is sent.
+/// Number of the address family, and the address in network byte order.
 fn parts(ip: IpAddr) -> (u8, Vec<u8>) {
     match ip {
         IpAddr::V4(ip) => (2, ip.octets().to_vec()),

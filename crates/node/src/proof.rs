@@ -1,4 +1,4 @@
-//! What a socket that a program hands over proves: which connection or listener the program really holds.
+//! What the daemon reads from a socket that a program handed over: which connection or listener the program really holds.
 
 use crate::address::plain;
 use crate::netns;
@@ -8,7 +8,7 @@ use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-/// The kernel's number of a socket, which is never used again while the machine runs, and which no process can choose.
+/// The kernel's number of a socket (`SO_COOKIE`): no process can choose it, and the kernel uses it once until it is booted again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Cookie(pub u64);
 
@@ -16,7 +16,7 @@ impl Cookie {
     /// The number of this socket.
     ///
     /// # Errors
-    /// It is no socket.
+    /// `socket` is no socket.
     pub fn of(socket: BorrowedFd<'_>) -> Result<Self, Errno> {
         sockopt::socket_cookie(socket).map(Self)
     }
@@ -25,64 +25,64 @@ impl Cookie {
 /// A listening TCP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listening {
-    /// The socket.
+    /// Its number.
     pub cookie: Cookie,
-    /// Its address as `getsockname` has it.
+    /// The local address as `getsockname` returns it.
     pub address: SocketAddr,
-    /// Whether an IPv6 wildcard takes IPv4 connections too.
+    /// Whether the socket is an IPv6 wildcard that takes IPv4 connections too.
     pub dual: bool,
 }
 
-/// What is known of the socket that announced an end.
+/// What the daemon knows of the socket that announced an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Announcer {
     /// Nothing yet.
     #[default]
     Unknown,
-    /// The connecting side was asked by this channel.
+    /// The daemon of the connecting side was asked over this channel whether the socket became the connection.
     Asked(ChannelId),
-    /// It became the connection.
+    /// The socket became the connection.
     Proven,
 }
 
 /// A connected TCP socket; addresses in plain form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connected {
-    /// This side.
+    /// Local address.
     pub local: SocketAddr,
-    /// The other side.
+    /// Remote address.
     pub remote: SocketAddr,
-    /// The socket.
+    /// The socket's number.
     pub cookie: Cookie,
 }
 
-/// A TCP socket that a program handed over, as it was when it came. Only work that is done aside may ask a socket for that:
-/// its addresses are behind its lock, which the program can hold for as long as it likes.
+/// A TCP socket that a program handed over, as it was when the daemon read it. Read it outside the daemon's packet thread only: the
+/// kernel reads the addresses under the socket's lock, which the program can hold for as long as it likes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof {
-    /// What it is.
+    /// Whether it listens or is connected, and its addresses.
     pub state: State,
-    /// The socket.
+    /// The socket's number.
     pub cookie: Cookie,
-    /// The network namespace that it belongs to; `None` if the kernel cannot tell.
+    /// Number of its network namespace; `None` if the kernel cannot tell.
     pub namespace: Option<u64>,
-    /// Whether its program does not want to wait.
+    /// Whether the program has set `O_NONBLOCK`.
     pub nonblocking: bool,
 }
 
-/// What a TCP socket is.
+/// Whether a TCP socket listens or is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It listens.
     Listening(Listening),
     /// It is connected.
     Connected(Connected),
-    /// It is neither; its address in plain form.
+    /// It neither listens nor is connected; the local address in plain form.
     Idle(SocketAddr),
 }
 
 impl Proof {
-    /// Asks a socket, and refuses all but TCP. May block: see [`Proof`].
+    /// Reads a socket's state and addresses; an error for all but TCP sockets. May block: see [`Proof`].
     pub fn of(socket: BorrowedFd<'_>) -> Result<Self, Errno> {
         check_tcp(socket)?;
         let nonblocking = rustix::fs::fcntl_getfl(socket)?.contains(rustix::fs::OFlags::NONBLOCK);
@@ -90,17 +90,17 @@ impl Proof {
         Ok(Self { state: State::of(socket, cookie)?, cookie, namespace: netns::cookie(socket), nonblocking })
     }
 
-    /// The listener that this proves.
+    /// The listener, if the socket listens.
     pub fn listening(&self) -> Option<Listening> {
         if let State::Listening(listening) = self.state { Some(listening) } else { None }
     }
 
-    /// The connection that this proves.
+    /// The connection, if the socket is connected.
     pub fn connected(&self) -> Option<Connected> {
         if let State::Connected(names) = self.state { Some(names) } else { None }
     }
 
-    /// The address of a socket that neither listens nor is connected, in plain form.
+    /// The local address, in plain form, of a socket that neither listens nor is connected.
     pub fn idle(&self) -> Option<SocketAddr> {
         if let State::Idle(local) = self.state { Some(local) } else { None }
     }

@@ -1,5 +1,5 @@
-//! The name of a session, for whoever keeps something of one.
+//! The id of a session, for modules that store something per session.
 
-/// A session, unique within one life of the daemon.
+/// A session's id, unique while the daemon runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);

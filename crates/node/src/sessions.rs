@@ -1,4 +1,4 @@
-//! All sessions: which there are, which must be looked at, and which wait.
+//! All sessions: which exist, which the engine must look at, and which wait.
 
 use crate::session::{Session, SessionId, Waiting};
 use crosslane_passing::Foreign;
@@ -8,22 +8,22 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Connections of a user above his quota at a time: they go on with an earlier session, or end.
+/// Connections that a user may have above his quota at a time: each either resumes an earlier session, or ends.
 const GUESTS: usize = 8;
 
 /// The sessions of this daemon.
 #[derive(Debug, Default)]
 pub struct Sessions {
     all: BTreeMap<SessionId, Session>,
-    /// Those above their user's quota, by user.
+    /// Sessions above their user's quota, by user.
     guests: BTreeSet<(u32, SessionId)>,
-    /// Those without a connection that hold one end less.
+    /// Sessions without a connection that have released an endpoint.
     emptied: Vec<SessionId>,
-    /// Connections that the engine is to watch no more under these ids.
+    /// Connections that the engine is to remove from its epoll set, with the ids under which it watches them.
     unwatched: Vec<(SessionId, Arc<Foreign>)>,
-    /// Those that wait for something, or have yet to greet, with a deadline; perhaps others.
+    /// Sessions with a deadline, which wait for something or have yet to send `Hello`; may contain others.
     pausing: BTreeSet<SessionId>,
-    /// Those whose readiness may have changed since the engine looked.
+    /// Sessions whose readiness may have changed since the engine last looked.
     touched: BTreeSet<SessionId>,
 }
 
@@ -33,22 +33,22 @@ impl Sessions {
         self.all.get(&id)
     }
 
-    /// A session, to be changed. If that changes what the engine is to watch, [`Self::touch`] it.
+    /// A session, mutable. If the change affects what the engine watches, call [`Self::touch`].
     pub fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
         self.all.get_mut(&id)
     }
 
-    /// The sessions behind `last`, in the order of their ids.
+    /// The sessions after `last`, in the order of their ids.
     pub fn after(&self, last: Option<SessionId>) -> impl Iterator<Item = &Session> {
         self.all.range((last.map_or(Unbounded, Excluded), Unbounded)).map(|(_, session)| session)
     }
 
-    /// All sessions, to be changed.
+    /// All sessions, mutable.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Session> {
         self.all.values_mut()
     }
 
-    /// Enters a session that has yet to greet.
+    /// Adds a session that has yet to send `Hello`.
     pub fn add(&mut self, session: Session) {
         let id = session.id;
         if session.guest.is_some() {
@@ -58,13 +58,13 @@ impl Sessions {
         self.all.insert(id, session);
     }
 
-    /// Whether one more connection of a user who has used up his quota is let in.
+    /// Whether a user who has used up his quota may have one more connection.
     pub fn may_be_guest(&self, uid: u32) -> bool {
         let of_user = (uid, SessionId(0))..=(uid, SessionId(u64::MAX));
         self.guests.range(of_user).take(GUESTS).count() < GUESTS
     }
 
-    /// Takes a session out.
+    /// Removes a session.
     pub fn remove(&mut self, id: SessionId) -> Option<Session> {
         let session = self.all.remove(&id)?;
         self.guests.remove(&(session.uid, id));
@@ -73,22 +73,22 @@ impl Sessions {
         Some(session)
     }
 
-    /// The engine looks at the session again, or finds that there is none any more.
+    /// Has the engine look at the session again; the session may be gone by then.
     pub fn touch(&mut self, id: SessionId) {
         self.touched.insert(id);
     }
 
-    /// The next session that must be looked at.
+    /// The next session that the engine must look at.
     pub fn poll_touched(&mut self) -> Option<SessionId> {
         self.touched.pop_first()
     }
 
-    /// Connections that need not be watched any more under these ids.
+    /// Connections that the engine is to remove from its epoll set, with the ids under which it watches them.
     pub fn take_unwatched(&mut self) -> Vec<(SessionId, Arc<Foreign>)> {
         std::mem::take(&mut self.unwatched)
     }
 
-    /// The session, which this process opened, has no connection any more; returns it.
+    /// Takes the connection from the session, which `opener` opened; returns the session.
     pub fn lose(&mut self, id: SessionId, opener: Opener) -> Option<&Session> {
         let session = self.all.get_mut(&id)?;
         let socket = session.lose(opener);
@@ -96,8 +96,8 @@ impl Sessions {
         Some(session)
     }
 
-    /// The session `old` goes on by the connection of `new`, which was of the same process; returns it. The connection is watched
-    /// under the id of `old` from now on.
+    /// The session `old` resumes over the connection of `new`, which the same process opened; returns `old`. The engine watches the
+    /// connection under the id of `old` from now on.
     pub fn go_on(&mut self, old: SessionId, new: SessionId) -> Option<&Session> {
         let fresh = self.remove(new)?;
         let session = self.all.get_mut(&old)?;
@@ -107,7 +107,7 @@ impl Sessions {
         Some(session)
     }
 
-    /// The session of this process that a new one goes on with, by its ticket. An error says that it must come later.
+    /// The session of the same process that `new` resumes, by its ticket. `Err`: a thread works for that session, try again later.
     pub(crate) fn of_ticket(&self, new: SessionId, ticket: u64) -> Result<Option<SessionId>, ()> {
         let Some(pid) = self.get(new).map(|session| session.pid).filter(|_| ticket != 0) else {
             return Ok(None);
@@ -119,21 +119,21 @@ impl Sessions {
         }
     }
 
-    /// The session holds one end less: if it was the last one and nobody is at the other end, it is over.
+    /// Notes that the session has released an endpoint; a session without a connection ends with its last one.
     pub fn note_released(&mut self, id: SessionId) {
         if self.get(id).is_some_and(is_empty) {
             self.emptied.push(id);
         }
     }
 
-    /// Those that are over since they wait for their programs and hold nothing any more.
+    /// The sessions without a connection that hold no endpoint any more: they end.
     pub fn take_emptied(&mut self) -> Vec<SessionId> {
         let mut emptied = std::mem::take(&mut self.emptied);
         emptied.retain(|id| self.get(*id).is_some_and(is_empty));
         emptied
     }
 
-    /// The session waits for this, and is not served before it is answered.
+    /// Makes the session wait for `what`; the daemon serves no request of it until it is answered.
     pub fn wait_for(&mut self, id: SessionId, what: Waiting) {
         if let Some(session) = self.all.get_mut(&id) {
             session.waiting = Some(what);
@@ -141,7 +141,7 @@ impl Sessions {
         }
     }
 
-    /// Its answer has come: it is served again.
+    /// The session has been answered: the daemon serves its requests again.
     pub fn answered(&mut self, id: SessionId) {
         if let Some(session) = self.all.get_mut(&id) {
             session.waiting = None;
@@ -149,18 +149,18 @@ impl Sessions {
         }
     }
 
-    /// Those that wait for such a thing, in the order of their ids.
+    /// The sessions that wait for something for which `is_it` holds, in the order of their ids.
     pub fn waiting_for(&self, is_it: impl Fn(&Waiting) -> bool) -> Vec<SessionId> {
         let waits = |session: &&Session| session.waiting.as_ref().is_some_and(&is_it);
         self.all.values().filter(waits).map(|session| session.id).collect()
     }
 
-    /// When the first of those that wait has waited long enough.
+    /// The earliest deadline of the sessions that wait.
     pub fn deadline(&self) -> Option<Duration> {
         self.pausing.iter().filter_map(|id| self.get(*id)?.deadline()).min()
     }
 
-    /// Those whose deadline is over at `now`, with what they wait for: nothing, if they have never greeted.
+    /// The sessions whose deadline has passed at `now`, each with what it waits for: `None` if its program never sent `Hello`.
     pub fn take_late(&mut self, now: Duration) -> Vec<(SessionId, Option<Waiting>)> {
         let mut late = Vec::new();
         self.pausing.retain(|id| {

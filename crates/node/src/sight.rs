@@ -1,13 +1,13 @@
-//! Who may see what of others: an ordinary session its own user's sessions, streams, listeners and quota; root, the daemon's
-//! own user and members of the operators' group everything. What is counted in all, and who is joined to whom, is anybody's.
+//! Which users' sessions, streams, listeners and quota a session may see: an ordinary one its own user's; one of root, of the daemon's
+//! own user or of the operators' group everybody's. Totals, and which hosts are joined, everybody may see.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 
-/// Most groups of a process that are looked at; Linux allows 65536.
+/// Most groups of a process that are read; Linux allows 65536.
 const GROUPS_MAX: usize = 65536;
 
-/// Whose things somebody may see.
+/// Whose data a session may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
     /// Everybody's.
@@ -17,14 +17,14 @@ pub enum Sight {
 }
 
 impl Sight {
-    /// What a session of this user may see, by its socket's other end. Never blocks.
+    /// What a session of user `uid` may see, whose process is at the other end of `socket`. Never blocks.
     pub fn of(socket: BorrowedFd<'_>, uid: u32, operators: Option<u32>) -> Self {
         let is_operator = || operators.is_some_and(|group| groups_of(socket).contains(&group));
         let own = rustix::process::geteuid().as_raw();
         if uid == 0 || uid == own || is_operator() { Self::All } else { Self::Of(uid) }
     }
 
-    /// Whether a user's things may be seen.
+    /// Whether data of user `uid` may be seen.
     pub fn sees(self, uid: u32) -> bool {
         match self {
             Self::All => true,
@@ -32,13 +32,13 @@ impl Sight {
         }
     }
 
-    /// Whether a process may be looked into: one that is gone is nobody's, and tells nothing.
+    /// Whether data of process `pid` may be seen. A process that is gone has no owner and shows nothing, so it may.
     pub fn sees_process(self, pid: u32) -> bool {
         let owner = std::fs::metadata(format!("/proc/{pid}")).ok().map(|meta| meta.uid());
         owner.is_none_or(|owner| self.sees(owner))
     }
 
-    /// The user, if not everybody may be seen.
+    /// The user, if only one user's data may be seen.
     pub fn user(self) -> Option<u32> {
         if let Self::Of(uid) = self { Some(uid) } else { None }
     }
@@ -60,7 +60,7 @@ fn groups_of(socket: BorrowedFd<'_>) -> Vec<u32> {
     }
 }
 
-/// The supplementary groups, as far as there is room; how many there are.
+/// Stores the supplementary groups as far as `groups` has room; returns how many there are.
 fn peer_groups(socket: BorrowedFd<'_>, groups: &mut [u32]) -> Option<usize> {
     let mut len = libc::socklen_t::try_from(size_of_val(groups)).ok()?;
     // SAFETY: the kernel stores at most `len` bytes, which `groups` has, and the length into `len`.

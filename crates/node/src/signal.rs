@@ -1,4 +1,4 @@
-//! Signals as events: SIGTERM and SIGINT stop the daemon, SIGHUP has it read its rules again.
+//! Signals as events: SIGTERM and SIGINT stop the daemon, SIGHUP has it reload its rules.
 
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 pub enum Signal {
     /// Stop in order.
     Stop,
-    /// Read the rules again.
+    /// Reload the rules.
     Reload,
 }
 
@@ -27,20 +27,20 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Takes the signals over.
+    /// Installs handlers for the signals.
     pub fn open() -> Result<Self, std::io::Error> {
         let (pipe, write) = UnixStream::pair()?;
         pipe.set_nonblocking(true)?;
         let (stop, reload) = (Arc::default(), Arc::default());
         for (signal, flag) in [(SIGTERM, &stop), (SIGINT, &stop), (SIGHUP, &reload)] {
-            // The flag first: when the pipe wakes us it is set.
+            // The flag first: it is set when the pipe becomes readable.
             signal_hook::flag::register(signal, Arc::clone(flag))?;
             signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
         }
         Ok(Self { pipe, stop, reload })
     }
 
-    /// Readable when a signal came.
+    /// Readable when a signal has come.
     pub fn event_fd(&self) -> BorrowedFd<'_> {
         self.pipe.as_fd()
     }
@@ -56,8 +56,8 @@ impl Signals {
     }
 }
 
-/// As many descriptors as we may have: each circuit end takes three, which lie here up to a quarter ([`crate::shelves`]). A daemon that is root may have as many as the kernel
-/// gives to any process.
+/// Raises this process's limit of descriptors to its hard limit: each endpoint takes three, which stay in the process's own table up to a
+/// quarter of the limit ([`crate::shelves`]). A daemon that runs as root takes as many as the kernel allows any process.
 pub fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

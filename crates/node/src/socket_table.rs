@@ -1,8 +1,8 @@
-//! What the kernel knows of TCP sockets, by `sock_diag`: which socket has a connection, and which listener would get one.
+//! The kernel's table of TCP sockets, read by `sock_diag`: which socket has a connection, and which listener would get one.
 //!
-//! A table shows one network namespace: that of the netlink socket that asks. The daemon's own shows the daemon's;
-//! programs of other namespaces hand over one of theirs. What a table says is the kernel's word in either case, and it
-//! says nothing of what a holder of the socket could write: whoever hands it over can only keep answers away.
+//! A table covers one network namespace: that of the netlink socket that asks. The daemon's own covers the daemon's; programs of
+//! other namespaces hand over a socket of theirs. The answers come from the kernel in either case: a program that holds the socket
+//! too can take answers away, and can forge none.
 
 use crate::netns;
 use crate::proof::Cookie;
@@ -16,14 +16,14 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Bytes of a listing that the kernel may give at once.
+/// Most bytes of a listing that the kernel may return at once.
 const DUMP: usize = 32 * 1024;
-/// Answers to other questions that are passed over: nobody else asks through our own socket.
+/// Most answers to other questions that are skipped: only other holders of the socket can have asked them.
 const OTHERS: usize = 16;
 /// The loopback interface, in every namespace.
 pub const LOOPBACK: u32 = 1;
 
-/// Whether the other side of a socket in this state has agreed to the connection, now or before it was closed.
+/// Whether both sides of a socket in this state have completed the handshake, now or before the close.
 fn was_connected(state: State) -> bool {
     ![State::SYN_SENT, State::SYN_RECV, State::CLOSE, State::LISTEN, State::NEW_SYN_RECV].contains(&state)
 }
@@ -31,7 +31,7 @@ fn was_connected(state: State) -> bool {
 /// A socket that the kernel found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// There is no connection of these addresses, and nobody listens for one.
+    /// There is no such connection, and nobody listens for it.
     Nothing,
     /// No connection, but this listener would get it.
     Listener(Cookie),
@@ -48,27 +48,27 @@ pub enum Found {
     },
 }
 
-/// What became of a connection on one side.
+/// What became of one side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// A process holds it.
     Held,
-    /// It exists, but nobody holds it (any more, or yet).
+    /// It exists, but no process holds it (any more, or yet).
     Unheld,
     /// It does not exist.
     Gone,
 }
 
-/// Who gets a connection that is about to be made.
+/// Which socket gets a connection that is about to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Taker {
     /// This listener.
     Listener(Cookie),
-    /// One of these, which share a port (`SO_REUSEPORT`).
+    /// One of these, which share the port (`SO_REUSEPORT`).
     OneOf(Vec<Cookie>),
     /// Nobody listens.
     Nobody,
-    /// There is such a connection already.
+    /// A connection with these addresses exists.
     Taken,
 }
 
@@ -91,19 +91,19 @@ impl SocketTable {
         Ok(Self { socket: Foreign::new(socket, Owner::NOBODY), asked: Cell::new(random::u32()) })
     }
 
-    /// The table of the namespace with number `namespace`, which a program handed over.
+    /// The table of the namespace with number `namespace`, over a netlink socket that a program handed over.
     pub fn handed_over(socket: Foreign, namespace: u64) -> Option<Self> {
         let is_it = Self::is_one(socket.as_fd()) && netns::cookie(socket.as_fd()) == Some(namespace);
         is_it.then(|| Self { socket, asked: Cell::new(random::u32()) })
     }
 
-    /// Whether a descriptor is a table: a `sock_diag` socket. Never blocks.
+    /// Whether a descriptor is a `sock_diag` socket. Never blocks.
     pub fn is_one(socket: BorrowedFd<'_>) -> bool {
         sockopt::socket_domain(socket) == Ok(AddressFamily::NETLINK)
             && sockopt::socket_protocol(socket) == Ok(Some(netlink::SOCK_DIAG))
     }
 
-    /// Whether the kernel answers at all: it finds a listener of our own.
+    /// Whether the kernel answers: looks up a listener of this process.
     pub fn works(&self) -> bool {
         let listener = TcpListener::bind("127.0.0.1:0").or_else(|_| TcpListener::bind("[::1]:0"));
         let Some((listener, address)) =
@@ -116,8 +116,8 @@ impl SocketTable {
         own.is_some_and(|own| self.find(address, nobody, 0) == Some(Found::Listener(own)))
     }
 
-    /// The socket of the connection from `local` to `remote`, or the listener that would get it from `remote` by this
-    /// interface (0: any; but then no socket is found that is bound to one). `None` if the kernel does not say.
+    /// The socket of the connection from `local` to `remote`, or the listener that would get it from `remote` by this interface (0:
+    /// any; but a socket bound to an interface is not found then). `None` if the kernel does not say.
     pub fn find(&self, local: SocketAddr, remote: SocketAddr, interface: u32) -> Option<Found> {
         let number = self.ask(&Question::one(local, remote, interface))?;
         let mut answer = [0; diag::ANSWER];
@@ -146,7 +146,7 @@ impl SocketTable {
         None
     }
 
-    /// The socket that the connection from `local` to `remote` is or was, once both sides have agreed to it.
+    /// The socket of the connection from `local` to `remote`, also if it is closed, once both sides have completed the handshake.
     pub fn connected(&self, local: SocketAddr, remote: SocketAddr, interface: u32) -> Option<Cookie> {
         match self.find(local, remote, interface)? {
             Found::Connection { cookie, state, .. } if was_connected(state) => Some(cookie),
@@ -154,8 +154,8 @@ impl SocketTable {
         }
     }
 
-    /// The socket of the connection from `local` to `remote` on its accepting side, also while the last part of the handshake is on
-    /// its way: what a listener makes of a request bears the request's number.
+    /// The accepting side's socket of the connection from `local` to `remote`, also before the last ACK of the handshake has come: the
+    /// socket that the kernel makes of a connection request has the request's number.
     pub fn accepting(&self, local: SocketAddr, remote: SocketAddr, interface: u32) -> Option<Cookie> {
         match self.find(local, remote, interface)? {
             Found::Connection { cookie, .. } => Some(cookie),
@@ -163,10 +163,10 @@ impl SocketTable {
         }
     }
 
-    /// Who gets a connection from `client` to `server` that is about to be made; `None` if the kernel does not say.
+    /// Which socket gets a connection from `client` to `server` that is about to be made; `None` if the kernel does not say.
     pub fn taker(&self, client: SocketAddr, server: SocketAddr, interface: u32) -> Option<Taker> {
         Some(match self.find(server, client, interface)? {
-            // What is left of an earlier one does not keep the ports, but hides the kernel's choice.
+            // A socket in TIME_WAIT does not reserve the ports, but hides the listener that the kernel would choose.
             Found::Connection { state: State::TIME_WAIT, .. } => {
                 match self.find(server, SocketAddr::new(client.ip(), 0), interface)? {
                     Found::Listener(cookie) => self.any_of(server, cookie)?,
@@ -179,7 +179,7 @@ impl SocketTable {
         })
     }
 
-    /// This listener, or any of those that share its port, between which the kernel chooses by the client's port.
+    /// `cookie`, or all listeners that share its port, among which the kernel chooses by the client's port.
     fn any_of(&self, server: SocketAddr, cookie: Cookie) -> Option<Taker> {
         let v4 = if server.is_ipv4() { self.listeners(false, server.port())? } else { Vec::new() };
         let all =
@@ -189,7 +189,7 @@ impl SocketTable {
         Some(if group.len() > 1 { Taker::OneOf(group) } else { Taker::Listener(cookie) })
     }
 
-    /// All listeners of a family at a port, each with its address and interface.
+    /// All listeners of one address family at a port, each with its address and interface.
     fn listeners(&self, v6: bool, port: u16) -> Option<Vec<(Cookie, Place)>> {
         let number = self.ask(&Question::listeners(v6, port))?;
         let (mut listed, mut answer) = (Vec::new(), vec![0; DUMP]);
@@ -218,7 +218,7 @@ impl SocketTable {
     }
 }
 
-/// The kernel answers with the connection, or with a listener if there is only that, or that there is neither.
+/// Reads the kernel's answer: the connection, else a listener, else neither.
 fn found(message: Message, remote: SocketAddr) -> Option<Found> {
     let told = match message {
         Message::Socket(told) => told,
@@ -267,7 +267,7 @@ mod tests {
         soon(|| table.taker(nobody, server, LOOPBACK) == Some(Taker::Nobody));
     }
 
-    /// A process that another test is just starting has our descriptors for a moment, too.
+    /// Waits until `is_so`: for a moment, a process that another test starts has this process's descriptors, too.
     fn soon(is_so: impl Fn() -> bool) {
         let end = Instant::now() + Duration::from_secs(10);
         while !is_so() {
@@ -305,7 +305,7 @@ mod tests {
             );
             let client = TcpStream::connect(server).unwrap();
             let local = client.local_addr().unwrap();
-            // Who closes first is what is left.
+            // The side that closes first stays in TIME_WAIT.
             drop(one.accept().unwrap());
             drop(client);
             soon(|| table.fate(server, local, LOOPBACK) == Some(Fate::Unheld));

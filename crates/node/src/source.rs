@@ -13,7 +13,7 @@ pub fn source_of(remote: IpAddr, addresses: &Addresses) -> Option<IpAddr> {
     }
 }
 
-/// A datagram socket that is connected, which sends nothing, has the source address that a stream would have.
+/// Connects a datagram socket, which sends nothing, and reads the source address that the kernel gave it.
 fn ask_kernel(remote: IpAddr) -> Option<IpAddr> {
     let any = if remote.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any).ok()?;

@@ -1,41 +1,42 @@
-//! Wakes that cross this host: what its pumps and its neighbours have asked of neighbours, and what waits for room in a control channel.
+//! Wakes that cross this host: open questions for wakers, of its pumps and its neighbours, and wakes that wait for room in a control
+//! channel.
 
 use core::ops::Bound::Included;
 use crosslane_wire::{ChannelId, PortId, TransitId, WaiterId};
 use std::collections::BTreeSet;
 
-/// Questions for wakers that one neighbour may have passed on to another one and not answered.
+/// Most questions for wakers that one neighbour may have passed on to another one and not answered.
 const ASKS_MAX: usize = 64;
-/// Wakes of one side of a circuit that wait for room in the control channel: a stream has two words that name sleepers.
+/// Most wakes of one side of a circuit that wait for room in the control channel: a stream has two words that name sleepers.
 const WAKES_MAX: usize = 4;
 
-/// A question of a pump's to a neighbour: how is this waiter of yours woken?
+/// A pump asks a neighbour's daemon for a waker: how is this waiter woken?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PumpAsk {
     /// The neighbour's port.
     pub port: PortId,
-    /// The neighbour's name for the channel that the waiter sleeps on.
+    /// The neighbour's id for the channel that the waiter sleeps on.
     pub channel: ChannelId,
     /// The waiter.
     pub waiter: WaiterId,
     /// The pump's circuit.
     pub transit: TransitId,
-    /// The side of it on which the neighbour is.
+    /// The neighbour's side of the circuit.
     pub side: usize,
 }
 
-/// The same question of one neighbour to another, passed on by this host.
+/// The same question of one neighbour's daemon to another's, which this host has passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassedAsk {
-    /// The circuit that both have with this host.
+    /// The circuit, which both neighbours have with this host.
     pub transit: TransitId,
     /// The port of the neighbour that asked.
     pub asker: PortId,
-    /// How it named the channel.
+    /// The asking neighbour's id for the channel.
     pub named: ChannelId,
     /// The port of the neighbour that is asked.
     pub asked: PortId,
-    /// Its name for the channel.
+    /// That neighbour's id for the channel.
     pub peer: ChannelId,
     /// The waiter.
     pub waiter: WaiterId,
@@ -54,7 +55,7 @@ pub struct OwedWake {
     pub waiter: WaiterId,
 }
 
-/// All of them.
+/// All questions and wakes that are open.
 #[derive(Debug, Default)]
 pub struct TransitWakes {
     pumps: Vec<PumpAsk>,
@@ -63,7 +64,7 @@ pub struct TransitWakes {
 }
 
 impl TransitWakes {
-    /// A pump asks; whether that is to be sent, since it has not asked before.
+    /// Notes a pump's question; returns whether it must be sent, since it is not open already.
     pub fn ask(&mut self, ask: PumpAsk) -> bool {
         let is_new = !self.pumps.contains(&ask);
         if is_new {
@@ -72,13 +73,13 @@ impl TransitWakes {
         is_new
     }
 
-    /// A neighbour's answer, if a pump has asked for it: the question.
+    /// Takes the pump's question that a neighbour's answer belongs to, if there is one.
     pub fn answer_pump(&mut self, port: PortId, channel: ChannelId, waiter: WaiterId) -> Option<PumpAsk> {
         let asked = |ask: &PumpAsk| (ask.port, ask.channel, ask.waiter) == (port, channel, waiter);
         self.pumps.iter().position(asked).map(|at| self.pumps.remove(at))
     }
 
-    /// A neighbour's question is passed on; `false`: too many of its questions to that other neighbour are not answered yet.
+    /// Notes a question passed on for a neighbour; `false` if too many of its questions to that other neighbour are open.
     pub fn pass(&mut self, ask: PassedAsk) -> bool {
         let of_both = |other: &&PassedAsk| (other.asker, other.asked) == (ask.asker, ask.asked);
         let has_room = self.passed.iter().filter(of_both).count() < ASKS_MAX;
@@ -88,13 +89,13 @@ impl TransitWakes {
         has_room
     }
 
-    /// A neighbour's answer, if the question was passed on to it: the question.
+    /// Takes the passed-on question that a neighbour's answer belongs to, if there is one.
     pub fn answer_passed(&mut self, port: PortId, channel: ChannelId, waiter: WaiterId) -> Option<PassedAsk> {
         let asked = |ask: &PassedAsk| (ask.asked, ask.peer, ask.waiter) == (port, channel, waiter);
         self.passed.iter().position(asked).map(|at| self.passed.remove(at))
     }
 
-    /// A wake waits for room. More than a stream has sleepers for are forgotten.
+    /// Keeps a wake until there is room; drops it if four of that side wait already, since a stream has no more sleepers.
     pub fn owe(&mut self, wake: OwedWake) {
         let bound = |waiter| Included(OwedWake { waiter: WaiterId(waiter), ..wake });
         if self.owed.range((bound(0), bound(u32::MAX))).count() < WAKES_MAX {
@@ -102,7 +103,7 @@ impl TransitWakes {
         }
     }
 
-    /// The next wake that waits for room at a port, which has some now.
+    /// Takes the next wake for a port whose control channel has room now.
     pub fn poll_owed(&mut self, port: PortId) -> Option<OwedWake> {
         let first = OwedWake { port, transit: TransitId(0), side: 0, waiter: WaiterId(0) };
         let wake = self.owed.range(first..).next().copied().filter(|wake| wake.port == port)?;
@@ -110,14 +111,14 @@ impl TransitWakes {
         Some(wake)
     }
 
-    /// A circuit is over: nobody is woken for it, and no question about it is answered any more.
+    /// Drops all wakes and questions of a circuit that has ended.
     pub fn forget(&mut self, transit: TransitId) {
         self.pumps.retain(|ask| ask.transit != transit);
         self.passed.retain(|ask| ask.transit != transit);
         self.owed.retain(|wake| wake.transit != transit);
     }
 
-    /// A cable is down: its neighbour answers no more, and needs no answers. The questions that others had passed on to it.
+    /// Drops all that concerns a port whose cable is down. Returns the questions of other neighbours that were passed on to its neighbour.
     pub fn fail(&mut self, port: PortId) -> Vec<PassedAsk> {
         self.pumps.retain(|ask| ask.port != port);
         self.owed.retain(|wake| wake.port != port);

@@ -20,12 +20,12 @@ const SOCKET_PATH_MAX: usize = 107;
 const INTERFACE_MAX: usize = 15;
 const MTU_MAX: u16 = 65520;
 const QUEUES_MAX: i64 = 16;
-/// Networks behind hosts: each packet is held against all of them.
+/// Most networks behind hosts: each packet is compared with all of them.
 const NETWORKS_MAX: usize = 64;
-/// Rules that fit a message.
+/// Most rules: a message has room for them.
 const RULES_MAX: usize = 80;
 
-/// A value that makes no sense.
+/// An error for a value that is not allowed.
 pub(super) fn value(key: &str, text: String) -> ConfigError {
     ConfigError::Value { key: key.to_owned(), text }
 }
@@ -189,7 +189,7 @@ pub(super) fn check_resume(resilience: &str, ms: i64) -> Result<Duration, Config
     }
 }
 
-/// The number of a group: as it is written, or as `/etc/group` has it.
+/// The number of a group: `name` is a number, or is looked up in `/etc/group`.
 pub(super) fn check_group(name: &str) -> Result<u32, ConfigError> {
     let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
     group_of(name, &groups).ok_or_else(|| {

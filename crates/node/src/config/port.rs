@@ -1,4 +1,4 @@
-//! A port as it is written, and what its values may be.
+//! The keys of a port in the configuration file, and their permitted values.
 
 use super::check::{check_socket, parse_size, value};
 use super::{ConfigError, WINDOW_MAX, WINDOW_MIN};
@@ -8,10 +8,10 @@ use crosslane_wire::segment::PAGE;
 use serde::Deserialize;
 use std::path::PathBuf;
 
-/// Bounds of the delay if none are given, ns.
+/// Bounds of a store's delay if none are given, ns.
 const DELAY: (u32, u32) = (0, 10_000);
 
-/// What a port is, or what joins programs inside the host.
+/// A port, or what joins programs inside the host.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawKind {
@@ -41,7 +41,7 @@ pub(super) struct RawPort {
     combine: Option<bool>,
 }
 
-/// One delay for all stores, or the bounds of it.
+/// One delay for all stores, or its bounds.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(untagged)]
 enum Delay {
@@ -100,7 +100,7 @@ impl RawPort {
 }
 
 impl RawKind {
-    /// `of`: what it belongs to, for errors.
+    /// `of`: the name of the port, for errors.
     pub(super) fn check(&self, of: &str) -> Result<PortKind, ConfigError> {
         match self.kind.as_str() {
             "soft" => self.check_soft(of),

@@ -6,9 +6,9 @@ use crate::quota::{Limits, Settings};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Least that must remain to users when moves and root have theirs, percent.
+/// Least that `moves` and `root` together must leave to users, percent.
 const USERS_LEAST: i64 = 10;
-/// Requests a second that a user may have.
+/// Permitted requests per second of a user.
 const REQUESTS: std::ops::RangeInclusive<u64> = 100..=10_000_000;
 
 #[derive(Clone, Default, Deserialize)]
@@ -84,7 +84,7 @@ impl RawQuota {
 }
 
 impl RawLimits {
-    /// What is not said is as in `otherwise`.
+    /// Keys that are not given take their value from `otherwise`.
     fn check(self, table: &str, otherwise: Limits) -> Result<Limits, ConfigError> {
         let count = |name: &str, given: Option<i64>, otherwise: u64| match given {
             None => Ok(otherwise),
@@ -130,7 +130,7 @@ fn check_percent(
     u64::try_from(given).ok().filter(|_| range.contains(&given)).ok_or_else(outside)
 }
 
-/// A user's number: the name is one, or stands in `/etc/passwd`.
+/// A user's number: `name` is a number, or is looked up in `/etc/passwd`.
 fn uid_of(name: &str) -> Option<u32> {
     if let Ok(uid) = name.parse() {
         return Some(uid);
@@ -140,7 +140,7 @@ fn uid_of(name: &str) -> Option<u32> {
     lines.find_map(|mut words| (words.next() == Some(name)).then(|| words.nth(1)?.parse().ok())?)
 }
 
-/// Bytes of memory of this machine; as if without bound if nobody says.
+/// Bytes of memory of this machine; no bound if the kernel does not say.
 fn machine_memory() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));

@@ -2,27 +2,27 @@
 
 use std::time::Duration;
 
-/// How long it has paid to spin before a sleep, lately.
+/// How long it has lately paid to spin before a sleep.
 #[derive(Debug)]
 pub(super) struct Spin {
     most: Duration,
-    /// So long.
+    /// How long the next spin may last.
     pub(super) budget: Duration,
 }
 
 impl Spin {
-    /// At most so long; nothing has paid yet.
+    /// Spins of at most `most`; the first budget is zero.
     pub(super) fn new(most: Duration) -> Self {
         let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
         Self { most: if alone { Duration::ZERO } else { most }, budget: Duration::ZERO }
     }
 
-    /// Whether it pays: then the interface is read without being asked for.
+    /// Whether spinning pays now: then the engine reads the interface without waiting for epoll.
     pub(super) fn is_hot(&self) -> bool {
         !self.budget.is_zero()
     }
 
-    /// A spin ended; `hit`: something came.
+    /// Notes the end of a spin; `hit`: something came.
     pub(super) fn spun(&mut self, hit: bool) {
         self.budget = if hit { self.most } else { self.budget / 2 };
         if self.budget < Duration::from_micros(2) {
@@ -30,7 +30,7 @@ impl Spin {
         }
     }
 
-    /// A sleep ended after `slept`: one so short would have been better spent spinning.
+    /// Notes a sleep that lasted `slept`: instead of a short one, spinning would have been better.
     pub(super) fn slept(&mut self, slept: Duration) {
         if slept < self.most * 2 {
             self.budget = self.most;

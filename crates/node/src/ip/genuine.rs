@@ -1,4 +1,4 @@
-//! Whose packets are believed: a packet bears an address of the host that its head names, and comes by a port behind
+//! Which packets are accepted: those whose source is an address of the host that their head names, and that come by a port behind
 //! which that host is.
 
 use super::{Ip, Network, header};
@@ -8,8 +8,8 @@ use crosslane_wire::packet::Head;
 use crosslane_wire::{HostId, PortId};
 use std::net::IpAddr;
 
-/// Whether what came by `port` can be of the host `from`. The neighbour itself is believed to be who it said at set-up, also
-/// while its cable is not led over yet.
+/// Whether a packet that came by `port` can be from the host `from`. The neighbour may be the id that it gave at link set-up, also
+/// before a route leads over its cable.
 pub(crate) fn may_come_by(me: HostId, links: &Links, cables: &[Cable], from: HostId, port: PortId) -> bool {
     let cable = cables.get(usize::from(port.0));
     let neighbour = cable.and_then(|cable| cable.agreement()).map(|agreement| agreement.peer);
@@ -17,21 +17,21 @@ pub(crate) fn may_come_by(me: HostId, links: &Links, cables: &[Cable], from: Hos
 }
 
 impl Network<'_> {
-    /// Whether a packet that came by `port` can be of the host that its head names.
+    /// Whether a packet that came by `port` can be from the host that its head names.
     pub(super) fn is_genuine(&self, head: Head, packet: &[u8], port: PortId) -> bool {
         let source = header::addresses(packet).map(|(source, _)| source);
         let is_theirs = source.is_some_and(|source| self.config.host_at(source) == Some(head.from));
         is_theirs && may_come_by(self.me(), self.links, self.cables, head.from, port)
     }
 
-    /// Whether a packet of our own kernel bears an address of ours: any program may bind others (`IP_FREEBIND`).
+    /// Whether a packet of this host's kernel has a source address of this host: any program may bind others (`IP_FREEBIND`).
     pub(super) fn is_ours(&self, source: IpAddr) -> bool {
         self.config.host_at(source) == Some(self.me())
     }
 }
 
 impl Ip {
-    /// A neighbour sent a packet with a source that it must not have.
+    /// Counts and logs a neighbour's packet whose source is not permitted.
     pub(super) fn refuse(&mut self, from: HostId, packet: &[u8], port: PortId, network: &mut Network<'_>) {
         network.counters.ip_refused_packets += 1;
         if let Some(left_out) = self.refused.take(network.now) {
@@ -41,8 +41,8 @@ impl Ip {
         }
     }
 
-    /// A program of ours sent a packet with a source that is not ours. Kernels ask for groups from `::` before an
-    /// interface has its address: that is nobody's fault.
+    /// Counts and logs a packet of a local program whose source is not this host's. Kernels send group reports from `::` before an
+    /// interface has its address: these are not counted.
     pub(super) fn refuse_own(&mut self, source: IpAddr, network: &mut Network<'_>) {
         network.counters.ip_refused_packets += u64::from(!source.is_unspecified());
         if !source.is_unspecified()

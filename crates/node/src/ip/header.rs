@@ -1,8 +1,8 @@
-//! What is read of an IP packet.
+//! The fields that are read of an IP packet.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Source and destination of an IP packet; `None` if it is none, or its length is not that of its header.
+/// Source and destination of an IP packet; `None` if `packet` is none, or is shorter or longer than its header says.
 pub(super) fn addresses(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
     match packet.first()? >> 4 {
         4 => {

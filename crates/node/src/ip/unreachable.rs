@@ -1,20 +1,20 @@
-//! "Host unreachable": what a router would say of a packet that has no way, so that `connect` fails at once.
+//! "Host unreachable": the ICMP answer of a router to a packet for which it has no route, so that `connect` fails at once.
 
 use crosslane_wire::packet::{HEAD, WORK};
 use std::time::Duration;
 
-/// Most of the packet that is quoted, bytes: all headers that a kernel looks for.
+/// Most bytes of the packet that are quoted: all headers that a kernel looks at.
 const QUOTE: usize = 512;
-/// Work of an answer: none.
+/// Length of the work field of a packet's head, which stays zero in an answer.
 const NO_WORK: usize = HEAD - WORK;
 const ICMP: u8 = 1;
 const ICMP6: u8 = 58;
 const HOPS: u8 = 64;
 
-/// How many answers may be given: one for each `EVERY`, saved up to `BURST_MAX`.
+/// Rate limit of answers: one per `EVERY`, saved up to `BURST_MAX`.
 #[derive(Debug, Default)]
 pub(super) struct Allowance {
-    /// When, on the daemon's clock, everything that was saved is spent.
+    /// Time, on the daemon's clock, up to which the answers that it allows have been used.
     spent: Duration,
 }
 
@@ -34,8 +34,8 @@ impl Allowance {
     }
 }
 
-/// The answer to `packet`, [`WORK`] first; `None` where there must be none: to errors,
-/// fragments, and what was for many or came from nowhere.
+/// The answer to `packet`, starting with an empty work field; `None` where there must be none: to ICMP errors, later fragments, and packets
+/// from or to an address that is not unicast.
 pub(super) fn answer(packet: &[u8]) -> Option<Vec<u8>> {
     match packet.first()? >> 4 {
         4 => answer4(packet),
@@ -58,7 +58,7 @@ fn answer4(packet: &[u8]) -> Option<Vec<u8>> {
     icmp[2..4].copy_from_slice(&check);
     let total = u16::try_from(20 + icmp.len()).ok()?.to_be_bytes();
     let mut ip = vec![0x45, 0xc0, total[0], total[1], 0, 0, 0, 0, HOPS, ICMP, 0, 0];
-    // In the name of the host that is not there: a kernel would not believe its own address.
+    // The source is the host that cannot be reached: a kernel would ignore an answer from its own address.
     ip.extend([destination, source].concat());
     let check = checksum(&[&ip]);
     ip[10..12].copy_from_slice(&check);
@@ -80,7 +80,7 @@ fn answer6(packet: &[u8]) -> Option<Vec<u8>> {
     Some([&[0; NO_WORK][..], &ip, destination, source, &icmp].concat())
 }
 
-/// The Internet's checksum over parts, each but the last of even length.
+/// The Internet checksum over the parts, each but the last of even length.
 fn checksum(parts: &[&[u8]]) -> [u8; 2] {
     let words = parts.iter().flat_map(|part| part.chunks(2));
     let sum: u32 =

@@ -1,5 +1,5 @@
-//! How often each place in the source may log, and how much of that each user and neighbour may cause: one that is noisy hides
-//! no line that another causes.
+//! How many lines each call site may log, and how many of them one user or neighbour may cause: the lines of a noisy one suppress
+//! nobody else's.
 
 use super::who::Who;
 use std::collections::HashMap;
@@ -7,44 +7,44 @@ use std::time::Duration;
 use tracing::callsite::Identifier;
 use tracing::{Level, Metadata};
 
-/// How many lines may come at once, and how long it takes until there may be one more.
+/// Token bucket: how many lines may come at once, and after which time one more may come.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     burst: u32,
     worth: Duration,
 }
 
-/// What anybody reads.
+/// For levels `error` to `info`.
 const NEWS: Rate = Rate { burst: 50, worth: Duration::from_millis(500) };
-/// Those of it that one user or neighbour causes.
+/// For lines of these levels that one user or neighbour causes.
 const NEWS_OF_ONE: Rate = Rate { burst: 20, worth: Duration::from_secs(5) };
-/// `debug` and `trace`, which somebody has asked for.
+/// For `debug` and `trace`, which are logged only if `CROSSLANE_LOG` asks for them.
 const DETAILS: Rate = Rate { burst: 2000, worth: Duration::from_millis(20) };
-/// Users and neighbours that have budgets of their own at a place; all others share the place's.
+/// Users and neighbours with a budget of their own per call site; the others share the call site's budget.
 const ONES: usize = 16;
 
-/// The budget of one place, or of one user there.
+/// The budget of one call site, or of one user or neighbour there.
 #[derive(Debug)]
 struct Budget {
     rate: Rate,
-    /// Lines, by what they are worth.
+    /// Time saved up; one line takes `rate.worth` of it.
     saved: Duration,
     at: Duration,
     left_out: u64,
 }
 
-/// A place that has logged.
+/// A call site that has logged.
 #[derive(Debug)]
 struct Place {
     name: String,
-    /// For lines that nobody in particular causes.
+    /// For lines that name neither user nor neighbour.
     common: Budget,
     of_one: HashMap<Who, Budget>,
-    /// What was left out of those that are forgotten.
+    /// Lines suppressed by budgets that have been removed since.
     left_out: u64,
 }
 
-/// All places that have logged.
+/// All call sites that have logged.
 #[derive(Debug, Default)]
 pub(super) struct Budgets {
     places: HashMap<Identifier, Place>,
@@ -70,7 +70,7 @@ impl Budget {
         self.at = now;
     }
 
-    /// Whether it is as if it were new.
+    /// Whether the budget is full, like a new one.
     fn is_full(&mut self, now: Duration) -> bool {
         self.earn(now);
         self.saved == self.rate.worth * self.rate.burst
@@ -101,7 +101,7 @@ impl Place {
         }
     }
 
-    /// Forgets those who have been quiet for long enough.
+    /// Removes the budgets of users and neighbours that are full again.
     fn forget(&mut self, now: Duration) {
         let quiet = self.of_one.extract_if(|_, budget| budget.is_full(now));
         self.left_out += quiet.map(|(_, budget)| budget.left_out).sum::<u64>();
@@ -114,7 +114,7 @@ impl Place {
 }
 
 impl Budgets {
-    /// Whether the place may log now what somebody, or nobody in particular, has caused.
+    /// Whether the call site may log now a line that `who`, if given, has caused.
     pub(super) fn take(&mut self, metadata: &Metadata<'_>, who: Option<Who>, now: Duration) -> bool {
         let new = || Place::new(metadata, now);
         let may = self.places.entry(metadata.callsite()).or_insert_with(new).take(who, now);
@@ -122,12 +122,12 @@ impl Budgets {
         may
     }
 
-    /// Whether lines were left out of which nobody has been told.
+    /// Whether lines were suppressed that the log has not counted yet.
     pub(super) fn has_left_out(&self) -> bool {
         self.left_out
     }
 
-    /// What was left out since this was asked last: places with numbers of lines.
+    /// Lines suppressed since the last call, by call site.
     pub(super) fn left_out(&mut self) -> Vec<(String, u64)> {
         self.left_out = false;
         let places = self.places.values_mut().map(|place| (place.name.clone(), place.tell_left_out()));

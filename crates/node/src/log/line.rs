@@ -1,8 +1,8 @@
-//! One line, whatever strangers have put into it.
+//! Makes text that strangers may have chosen one harmless line.
 
 use std::fmt::Write as _;
 
-/// Most bytes of a line.
+/// Longest line, bytes.
 pub(super) const MOST: usize = 2048;
 
 /// The line for the log: control characters are written as `\u{..}`, and what is too long is cut off.
@@ -10,7 +10,7 @@ pub(super) fn clean(raw: &[u8]) -> String {
     let raw = raw.strip_suffix(b"\n").unwrap_or(raw);
     let mut line = String::with_capacity(raw.len() + 1);
     for c in String::from_utf8_lossy(&raw[..raw.len().min(MOST)]).chars() {
-        // What turns the direction of writing is no control character, but hides as much.
+        // The controls that change the direction of writing are no control characters to `char`, but hide text as well.
         if c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
             let _ = write!(line, "{}", c.escape_unicode());
         } else {

@@ -1,12 +1,12 @@
-//! The daemon's log: lines on standard error, which strangers can cause and must not be able to make harmful.
+//! The daemon's log: lines on standard error. Strangers can cause lines, but no line may do harm.
 //!
 //! ```text
 //!   event --> level asked for? --> budget of its place in the source --> one line, escaped and cut --> queue --> thread --> stderr
 //!                                   | used up: counted, and said later                                 | full: counted
 //! ```
-//! Every place in the source that logs has a `budget` of its own, so a new line is covered without anybody's thinking of
-//! it. A line that names who caused it (`uid`, `port`) is held against that user's or neighbour's own part. Nothing here blocks or ends the daemon: a thread of its own writes, and what standard error does not take (a full disk,
-//! a closed pipe, a pipe that nobody reads) is dropped and counted.
+//! Every call site that logs has a `budget` of its own, so a new line is limited without further code. A line with a field `uid` or
+//! `port` counts against the budget of that user or neighbour. Logging neither blocks nor ends the daemon: a thread of its own
+//! writes, and drops and counts what standard error does not take (a full disk, a closed pipe, a pipe that nobody reads).
 
 mod budget;
 mod line;
@@ -23,23 +23,23 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt};
 use who::Who;
 
-/// How long the end of the daemon waits for its last lines to be written.
+/// How long the daemon waits at its end for the last lines to be written.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// The log of this process. Dropped, it waits a moment for its last lines.
+/// The log of this process. Its `drop` waits at most 500 ms for the last lines.
 #[derive(Debug)]
 pub struct Log {
     queue: Arc<Queue>,
 }
 
-/// Begins to log what `CROSSLANE_LOG` asks for.
+/// Starts to log what `CROSSLANE_LOG` asks for.
 pub fn begin() -> Log {
     let wanted = std::env::var("CROSSLANE_LOG").unwrap_or_else(|_| "info".to_owned());
     let wanted = EnvFilter::try_new(wanted).unwrap_or_else(|_| "info".into());
     let queue = Arc::new(Queue::default());
     queue::start(&queue, std::io::stderr());
     let sink = queue.clone();
-    // Colours would be control characters, which are escaped.
+    // Colours would be control characters, which `line::clean` escapes.
     let lines = fmt::layer().with_ansi(false).log_internal_errors(false).with_writer(move || sink.line());
     let limit = Limit { queue: queue.clone() };
     let _ = tracing_subscriber::registry().with(wanted).with(lines.with_filter(limit)).try_init();
@@ -52,7 +52,7 @@ impl Drop for Log {
     }
 }
 
-/// Lets through what a place in the source has a budget for.
+/// Lets an event through if its call site has a budget for it.
 struct Limit {
     queue: Arc<Queue>,
 }

@@ -9,33 +9,33 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::Metadata;
 
-/// Most bytes that wait to be written.
+/// Most bytes that the queue holds.
 const QUEUED_BYTES_MAX: usize = 256 * 1024;
-/// How often it is said what was left out.
+/// Time between two lines that count suppressed lines.
 const TELL: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 struct State {
     lines: VecDeque<String>,
     bytes: usize,
-    /// Lines for which there was no room, or that standard error did not take.
+    /// Lines for which the queue had no room, or which standard error did not take.
     lost: u64,
     /// Whether a line is being written.
     writing: bool,
     budgets: Budgets,
     start: Instant,
-    /// When it is said next what was left out.
+    /// When the next line that counts suppressed lines may be written.
     tell_at: Duration,
 }
 
-/// Lines that wait to be written.
+/// Lines that wait for the writing thread.
 #[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-/// One line that is being made; it is in the queue when this is dropped.
+/// A line that is being formatted; dropping it puts it into the queue.
 #[derive(Debug)]
 pub(super) struct Line {
     queue: Arc<Queue>,
@@ -63,7 +63,7 @@ impl Queue {
         Line { queue: self.clone(), bytes: Vec::new() }
     }
 
-    /// Whether this place in the source may log now.
+    /// Whether this call site may log now.
     pub(super) fn may_say(&self, metadata: &Metadata<'_>, who: Option<Who>) -> bool {
         let mut state = self.lock();
         let now = state.start.elapsed();
@@ -75,7 +75,7 @@ impl Queue {
         may
     }
 
-    /// Waits for what is in the queue to be written, but not for longer than that.
+    /// Waits until the queue is written, at most for `patience`.
     pub(super) fn drain(&self, patience: Duration) {
         let mut state = self.lock();
         state.tell_left_out();
@@ -93,7 +93,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next line, when there is one.
+    /// Blocks until there is a line, and takes it.
     fn next(&self) -> String {
         let mut state = self.lock();
         state.writing = false;
@@ -165,7 +165,7 @@ impl Drop for Line {
     }
 }
 
-/// Starts the thread that writes to `target` for as long as this process lives. Without it lines are lost, nothing else.
+/// Starts the thread that writes to `target` for as long as this process lives. If no thread can be started, lines are lost.
 pub(super) fn start(queue: &Arc<Queue>, mut target: impl Write + Send + 'static) {
     let queue = queue.clone();
     let write = move || {
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    /// Takes nothing until it is told to go on.
+    /// A writer that blocks until the test sends on its channel.
     struct Stuck(Receiver<()>, Sender<String>);
 
     impl Write for Stuck {
@@ -204,7 +204,7 @@ mod tests {
         let (queue, (go, wait), (told, heard)) = (Arc::new(Queue::default()), channel(), channel());
         start(&queue, Stuck(wait, told));
         writeln!(queue.line(), "line 0").unwrap();
-        // The writer has it, and is stuck with it.
+        // The writing thread has taken the line, and blocks in `write`.
         while queue.lock().bytes > 0 {
             std::thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! Who causes a line, as far as the line says: a user (field `uid`), or the neighbour at a port (`port`).
+//! Who causes a line, if the event has a field for it: `uid` for a user, `port` for the neighbour at that port.
 
 use std::fmt::Debug;
 use tracing::Event;
@@ -9,7 +9,7 @@ use tracing::field::{Field, Visit};
 pub(super) enum Who {
     /// A user.
     User(u64),
-    /// The neighbour at a port, by its number or its name.
+    /// The neighbour at a port, by the port's number or name.
     Neighbour(String),
 }
 
@@ -17,7 +17,7 @@ pub(super) enum Who {
 struct Seen(Option<Who>);
 
 impl Who {
-    /// Whom an event names.
+    /// The user or neighbour that an event names.
     pub(super) fn of(event: &Event<'_>) -> Option<Self> {
         let fields = event.metadata().fields();
         if fields.field("uid").is_none() && fields.field("port").is_none() {

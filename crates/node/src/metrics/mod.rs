@@ -1,4 +1,4 @@
-//! Prometheus: the [`text`](crate::snapshot::Snapshot::metrics), and a small HTTP [server](Server) on loopback that gives it out.
+//! Prometheus: the [`text`](crate::snapshot::Snapshot::metrics), and a small HTTP [server](Server) on loopback that serves it.
 
 mod server;
 mod text;

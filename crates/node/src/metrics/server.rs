@@ -1,8 +1,8 @@
-//! The HTTP server. It polls its own readers behind one descriptor, and belongs to the thread that makes texts.
+//! The HTTP server. It runs on the thread that makes texts, which polls one descriptor of the server's for all readers.
 //!
-//! Anybody of this machine can connect and say nothing. So readers are counted by user, whom the kernel names
-//! (`sock_diag`): a user beyond its number loses its own oldest, and when there are too many in all, the user that has most
-//! does. Who has one connection keeps it.
+//! Any process of this machine can connect and send nothing. So the server counts readers by user, which `sock_diag` gives it: a new
+//! reader above its user's limit replaces that user's oldest, and one above the limit of all replaces the oldest reader of the user
+//! that has most. A user with one connection keeps it.
 
 use crate::socket_table::{Found, LOOPBACK, SocketTable};
 use rustix::event::epoll;
@@ -21,16 +21,16 @@ const READERS_OF_USER: usize = 8;
 const BACKLOG: i32 = 4096;
 /// Connections that are accepted in one turn.
 const ACCEPTS: usize = 64;
-/// How long nobody is accepted after descriptors ran out.
+/// How long the server accepts nobody after it ran out of descriptors.
 const FULL: Duration = Duration::from_millis(500);
 /// Longest request, bytes.
 const REQUEST_MAX: usize = 8192;
-/// How long a reader may take.
+/// How long a reader may take from `accept` to its last byte.
 const READER_TIMEOUT: Duration = Duration::from_secs(5);
 
 struct Reader {
     stream: TcpStream,
-    /// Whose it is; `None` if the kernel does not say.
+    /// User at the other end; `None` if the kernel does not say.
     uid: Option<u32>,
     request: Vec<u8>,
     answer: Answer,
@@ -38,11 +38,11 @@ struct Reader {
 }
 
 enum Answer {
-    /// The request is not whole.
+    /// The request is not complete.
     Unasked,
-    /// It is for the text.
+    /// The request is complete, and waits for the text.
     Due,
-    /// What is yet to be written.
+    /// The bytes of the answer that are yet to be written.
     Left(Vec<u8>),
 }
 
@@ -60,11 +60,11 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     epoll: OwnedFd,
-    /// Tells whose a connection is.
+    /// Finds the user of a connection.
     table: SocketTable,
     readers: BTreeMap<u64, Reader>,
     last: u64,
-    /// Until then nobody is accepted: there were no descriptors.
+    /// Until then nobody is accepted, since there were no descriptors.
     deaf: Option<Instant>,
 }
 
@@ -72,7 +72,7 @@ impl Server {
     /// Listens at a loopback address.
     ///
     /// # Errors
-    /// The address cannot be had, or there are no descriptors.
+    /// The address is not available, or there are no descriptors.
     pub fn open(address: SocketAddr) -> std::io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         rustix::net::listen(&listener, BACKLOG)?;
@@ -88,13 +88,13 @@ impl Server {
         self.epoll.as_fd()
     }
 
-    /// When a slow reader's time is over, or others are accepted again.
+    /// When the time of the first reader is over, or the server accepts again.
     pub fn deadline(&self) -> Option<Instant> {
         self.readers.values().map(|reader| reader.until).chain(self.deaf).min()
     }
 
-    /// Takes new readers, reads their requests, answers with the text if there is one, and drops those that are done or too
-    /// slow. Whether readers wait for a text.
+    /// Accepts readers, reads their requests, answers with `text` if it is given, and drops readers that are done or too slow. Returns
+    /// whether readers wait for a text.
     pub fn serve(&mut self, now: Instant, text: Option<&Arc<str>>) -> Waits {
         self.accept(now);
         let mut waits = Waits::None;
@@ -156,7 +156,7 @@ impl Server {
         }
     }
 
-    /// The user at the other end, inside if the kernel says; nothing if nobody is there any more.
+    /// The user at the other end, `Some(None)` if the kernel does not say; `None` if no process holds the other end any more.
     fn user_of(&self, from: SocketAddr) -> Option<Option<u32>> {
         match self.table.find(from, self.address, LOOPBACK) {
             Some(Found::Connection { held: true, uid, .. }) => Some(Some(uid)),
@@ -176,7 +176,7 @@ impl Server {
 }
 
 impl Reader {
-    /// Reads and writes as far as possible; `true` when done.
+    /// Reads and writes as far as possible without blocking; `true` if the reader is to be dropped.
     fn advance(&mut self, text: Option<&Arc<str>>) -> bool {
         let mut chunk = [0; 1024];
         while matches!(self.answer, Answer::Unasked) {

@@ -1,11 +1,11 @@
-//! The text: counters in Prometheus' format. It is anybody's: it names ports and reasons, and no user, program or address.
+//! The text: counters in Prometheus' format. Any user may read it: it names ports and reasons, and no user, program or address.
 
 use crate::snapshot::{PortRow, Snapshot};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 impl Snapshot {
-    /// `Metrics`.
+    /// The text that answers `Metrics`.
     pub fn metrics(&self) -> String {
         let mut text = String::new();
         let (totals, c) = (self.stream_totals(), &self.head.counters);

@@ -1,5 +1,5 @@
-//! How a snapshot is made: the daemon's thread copies so many rows at a time, between packets, and rests nine times as long as
-//! that took. Whatever many programs hold, no piece of it takes longer than another.
+//! How a snapshot is made: the daemon's packet thread copies up to 64 rows at a time, between packets, and then rests nine times as
+//! long as that took. However much the programs hold, no piece takes longer than another.
 //!
 //! ```text
 //!   head, hosts --> sessions --> listeners --> circuits --> what passes --> quotas --> whole
@@ -19,12 +19,12 @@ use crosslane_wire::{CircuitId, HostId, PortId, TransitId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-/// Rows that are copied in one piece: some 20 us.
+/// Rows that are copied in one piece: some 20 us in all.
 const PIECE: usize = 64;
-/// What head and hosts count for.
+/// The rows that head and hosts count as.
 const HEAD: usize = 24;
 
-/// What is copied next: what lies behind the one that is named.
+/// What is copied next: the rows after the key that is named, or all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Hosts and links.
@@ -35,11 +35,11 @@ pub(crate) enum Next {
     Listeners(Option<SocketAddr>),
     /// Ends of circuits.
     Circuits(Option<CircuitId>),
-    /// What passes through.
+    /// Circuits that pass through this host.
     Transits(Option<TransitId>),
-    /// A kind of what is charged, by its place among the kinds, and its payers.
+    /// The payers of one kind of resource, by its place among the kinds.
     Books(usize, Option<Payer>),
-    /// Nothing: it is whole.
+    /// Nothing: the snapshot is complete.
     Nothing,
 }
 
@@ -49,14 +49,14 @@ pub struct Collector {
     snapshot: Snapshot,
     kinds: Vec<Kind>,
     next: Next,
-    /// Rows that this piece may have besides.
+    /// Rows that may still be copied in this piece.
     rest: usize,
-    /// Ends that were closed, or moved on, before their turn.
+    /// Rows of endpoints that closed, or took another circuit, before their turn.
     early: BTreeMap<CircuitId, CircuitRow>,
 }
 
 impl Collector {
-    /// Nothing yet but the head; `ledger` is the one whose books are copied last.
+    /// A snapshot with its head only; the books of `ledger` are copied last.
     pub(crate) fn new(head: Head, ledger: &Ledger) -> Self {
         let snapshot = Snapshot {
             head,
@@ -72,22 +72,22 @@ impl Collector {
         Self { snapshot, kinds: ledger.kinds(), next: Next::Hosts, rest: 0, early: BTreeMap::new() }
     }
 
-    /// A piece begins.
+    /// Starts a piece.
     pub(crate) fn begin_piece(&mut self) {
         self.rest = PIECE;
     }
 
-    /// What is copied next in this piece; `None` if the piece is full, or everything is there.
+    /// What is copied next in this piece; `None` if the piece is full or the snapshot complete.
     pub(crate) fn next(&self) -> Option<Next> {
         (self.rest > 0 && !self.is_whole()).then_some(self.next)
     }
 
-    /// Whether everything is there.
+    /// Whether the snapshot is complete.
     pub(crate) fn is_whole(&self) -> bool {
         self.next == Next::Nothing
     }
 
-    /// The snapshot, once it is whole.
+    /// The snapshot, once it is complete.
     pub fn finish(self) -> Snapshot {
         let Self { mut snapshot, early, .. } = self;
         if !early.is_empty() {
@@ -97,7 +97,7 @@ impl Collector {
         snapshot
     }
 
-    /// Whether this end's turn has not come.
+    /// Whether the row of this endpoint has not been copied yet.
     pub(crate) fn lacks(&self, circuit: CircuitId) -> bool {
         let is_to_come = match self.next {
             Next::Hosts | Next::Sessions(_) | Next::Listeners(_) => true,
@@ -107,7 +107,7 @@ impl Collector {
         is_to_come && !self.early.contains_key(&circuit)
     }
 
-    /// The same for a circuit that passes through.
+    /// Whether a circuit that passes through this host has not been counted yet.
     pub(crate) fn lacks_transit(&self, transit: TransitId) -> bool {
         match self.next {
             Next::Hosts | Next::Sessions(_) | Next::Listeners(_) | Next::Circuits(_) => true,
@@ -116,19 +116,19 @@ impl Collector {
         }
     }
 
-    /// An end that is closed, or moves on, before its turn.
+    /// Copies the row of an endpoint that closes, or takes another circuit, before its turn.
     pub(crate) fn add_early(&mut self, row: CircuitRow) {
         self.early.insert(row.id, row);
     }
 
-    /// Hosts in reach, and who is joined to whom.
+    /// Copies the reachable hosts, and which hosts a cable joins.
     pub(crate) fn add_hosts(&mut self, hosts: Vec<HostRow>, links: Vec<(HostId, HostId)>) {
         (self.snapshot.hosts, self.snapshot.links) = (hosts, links);
         self.rest = self.rest.saturating_sub(HEAD);
         self.next = Next::Sessions(None);
     }
 
-    /// The sessions behind `last`, in order.
+    /// Copies the sessions after `last`, in the order of their ids.
     pub(crate) fn add_sessions<'a>(
         &mut self,
         mut last: Option<SessionId>,
@@ -141,7 +141,7 @@ impl Collector {
         self.next = if self.rest > 0 { Next::Listeners(None) } else { Next::Sessions(last) };
     }
 
-    /// The listeners behind `last`, in order.
+    /// Copies the listeners after `last`, in the order of their addresses.
     pub(crate) fn add_listeners(
         &mut self,
         mut last: Option<SocketAddr>,
@@ -154,7 +154,7 @@ impl Collector {
         self.next = if self.rest > 0 { Next::Circuits(None) } else { Next::Listeners(last) };
     }
 
-    /// The ends behind `last`, in order; those without resources have no row.
+    /// Copies the endpoints after `last`, in the order of their ids; one without resources has no row.
     pub(crate) fn add_circuits(
         &mut self,
         mut last: Option<CircuitId>,
@@ -167,7 +167,7 @@ impl Collector {
         self.next = if self.rest > 0 { Next::Transits(None) } else { Next::Circuits(last) };
     }
 
-    /// The circuits that pass through this host behind `last`, in order.
+    /// Counts the circuits after `last` that pass through this host, in the order of their ids.
     pub(crate) fn add_transits(
         &mut self,
         mut last: Option<TransitId>,
@@ -180,13 +180,13 @@ impl Collector {
         self.next = if self.rest > 0 { Next::Books(0, None) } else { Next::Transits(last) };
     }
 
-    /// The payers behind `last` of a kind of what is charged.
+    /// Copies the payers after `last` of one kind of resource.
     pub(crate) fn add_books(&mut self, ledger: &Ledger, kind: usize, last: Option<Payer>) {
         let Some(which) = self.kinds.get(kind) else {
             self.next = Next::Nothing;
             return;
         };
-        // Looking at one counts, too.
+        // Each visit of a kind counts as a row, too.
         self.rest -= 1;
         let last = ledger.copy(*which, last, &mut self.rest, &mut self.snapshot.books);
         self.next = if self.rest > 0 { Next::Books(kind + 1, None) } else { Next::Books(kind, last) };
@@ -198,7 +198,7 @@ impl Collector {
         self.snapshot.sessions.len()
     }
 
-    /// A circuit that passes through this host has moved so much by each of its ports.
+    /// Adds to each port what a circuit that passes through this host has moved; `is_there`: the circuit still exists.
     pub(crate) fn add_passing(&mut self, through: Through, is_there: bool) {
         self.snapshot.passing_bytes = self.snapshot.passing_bytes.wrapping_add(through.bytes);
         for (port, (tx, rx)) in through.by_port {
@@ -212,16 +212,16 @@ impl Collector {
     }
 }
 
-/// What a circuit that passes through has moved, payload in bytes.
+/// What a circuit that passes through this host has moved: bytes of payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Through {
-    /// By each of its ports, sent and received.
+    /// By each of its two ports: sent, received.
     pub(crate) by_port: [(PortId, (u64, u64)); 2],
-    /// Both ways.
+    /// Both directions.
     pub(crate) bytes: u64,
 }
 
-/// The row of an end, whose circuit leaves by `port`, on the host `me`.
+/// The row of an endpoint on the host `me`, whose circuit leaves by `port`.
 pub(crate) fn circuit_row(
     me: HostId,
     circuit: CircuitId,

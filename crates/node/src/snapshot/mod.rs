@@ -1,5 +1,5 @@
-//! What the daemon tells about itself, as plain data: copied from what its thread holds, a piece at a time ([`collect`]), and
-//! made into texts by another thread ([`crate::texts`]), which shows each viewer its part.
+//! The daemon's state as plain data: copied by its packet thread, a piece at a time ([`collect`]), and made into texts by another
+//! thread ([`crate::texts`]), which shows each viewer the part that it may see.
 
 pub mod collect;
 
@@ -18,30 +18,30 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Everything that texts tell. Its counters are older than its streams: what was closed meanwhile is in it as it was before.
+/// All that the texts need. The counters are copied first; a stream that closes during the copy has its last row.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// What there is once, or a few times.
+    /// What exists once, or a few times.
     pub head: Head,
-    /// Hosts in reach.
+    /// The reachable hosts.
     pub hosts: Vec<HostRow>,
-    /// Who is joined to whom.
+    /// Pairs of hosts that a cable joins.
     pub links: Vec<(HostId, HostId)>,
     /// Sessions, in the order of their ids.
     pub sessions: Vec<SessionRow>,
-    /// Where accelerated programs listen, and the users that do.
+    /// Addresses at which accelerated programs listen, each with the users that do.
     pub listeners: Vec<(SocketAddr, BTreeSet<u32>)>,
-    /// Ends of circuits, in the order of their ids.
+    /// Endpoints of circuits, in the order of their ids.
     pub circuits: Vec<CircuitRow>,
     /// What passes through this host, by port.
     pub passing: BTreeMap<PortId, Passing>,
     /// Payload of the circuits that pass through, bytes.
     pub passing_bytes: u64,
-    /// Who has how much.
+    /// What each payer uses.
     pub books: Books,
 }
 
-/// What there is once, or a few times.
+/// What exists once, or a few times.
 #[derive(Debug)]
 pub struct Head {
     /// This host.
@@ -56,55 +56,55 @@ pub struct Head {
     pub duplicate_id: bool,
     /// Whether the kernel can tell network namespaces apart.
     pub namespaces: bool,
-    /// Whether link states are signed, and whether they are checked.
+    /// Whether this host signs its link states, and whether it checks those of others.
     pub signing: (bool, bool),
-    /// Link states that were not believed.
+    /// Link states that were refused.
     pub refused: AllRefused,
-    /// Our ports, in the order of their ids.
+    /// This host's ports, in the order of their ids.
     pub ports: Vec<PortRow>,
     /// Counters.
     pub counters: Counters,
-    /// What the engine's two threads have done; none before anybody wanted it.
+    /// What the two threads of the offload engine have done; `None` before a program asked for the engine.
     pub offload: Option<Vec<OffloadThread>>,
-    /// Circuits that pass through this host.
+    /// Circuits that pass through this host now.
     pub transits: usize,
 }
 
-/// A host in reach.
+/// A reachable host.
 #[derive(Debug)]
 pub struct HostRow {
-    /// Which.
+    /// Host id.
     pub id: HostId,
-    /// Whether what is known of it was signed by it.
+    /// Whether its link state was signed by it.
     pub signed: bool,
-    /// Ways there, the shortest first: cables, and our port.
+    /// Paths to it, the shortest first: number of cables, and the port by which it leaves this host.
     pub ways: Vec<(u8, PortId)>,
 }
 
-/// One of our ports.
+/// One of this host's ports.
 #[derive(Debug)]
 pub struct PortRow {
     /// Number.
     pub id: PortId,
     /// Name.
     pub name: String,
-    /// What kind of port it is.
+    /// Kind of its back end.
     pub kind: &'static str,
-    /// State of the link, and why, for people.
+    /// State of the link, and the reason as text.
     pub link: (Link, Option<String>),
     /// Epoch of the cable.
     pub epoch: Epoch,
-    /// Who is at the other end, if it is up.
+    /// The neighbour, if the link is up.
     pub peer: Option<HostId>,
-    /// Inbound memory, bytes: all of it, and what is given out.
+    /// Inbound memory, bytes: total, and handed out.
     pub window: (u64, u64),
-    /// What the daemon moved, and circuits that are no more.
+    /// What the daemon has moved, and the totals of closed circuits.
     pub traffic: Traffic,
-    /// Whether the neighbour does not answer.
+    /// Whether the neighbour's daemon does not answer.
     pub silent: bool,
 }
 
-/// What passes through this host by a port.
+/// What passes through this host by one port.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Passing {
     /// Circuits.
@@ -118,7 +118,7 @@ pub struct Passing {
 /// A session.
 #[derive(Debug)]
 pub struct SessionRow {
-    /// Its name.
+    /// Session id.
     pub id: SessionId,
     /// The process that opened it.
     pub pid: i32,
@@ -126,40 +126,40 @@ pub struct SessionRow {
     pub uid: u32,
     /// The program's name.
     pub program: String,
-    /// Whether `Hello` was said.
+    /// Whether its program has sent `Hello`.
     pub greeted: bool,
     /// Whether its connection has ended.
     pub lost: bool,
-    /// Its wake events.
+    /// Its waiters.
     pub waiters: usize,
-    /// Circuit ends that it holds.
+    /// Endpoints that it holds.
     pub held: usize,
-    /// Connections that went by TCP.
+    /// Connections that fell back to TCP.
     pub notes: Arc<VecDeque<Note>>,
 }
 
-/// One end of a circuit.
+/// One endpoint of a circuit.
 #[derive(Debug)]
 pub struct CircuitRow {
-    /// Which.
+    /// Circuit id.
     pub id: CircuitId,
-    /// The connection.
+    /// Addresses of the connection.
     pub tuple: Tuple,
     /// The host at the other end.
     pub peer: HostId,
-    /// Which side of it.
+    /// Connecting or accepting side.
     pub role: Role,
-    /// What becomes of it.
+    /// State of the circuit.
     pub state: State,
-    /// Whether it is open, also if it moves.
+    /// Whether a program has it open, also while it fails over to another circuit.
     pub open: bool,
-    /// Cables.
+    /// Length of the path, cables.
     pub hops: u8,
-    /// Hosts between that pump.
+    /// Hosts on the path that pump.
     pub pumps: u8,
-    /// Circuits of the stream so far.
+    /// How many circuits the stream has had.
     pub generation: u32,
-    /// Whether the far side has closed.
+    /// Whether the far side has closed it.
     pub far_closed: bool,
     /// Why it died, if it did.
     pub dead: Option<Death>,
@@ -169,30 +169,30 @@ pub struct CircuitRow {
     pub pid: i32,
     /// The owner's user.
     pub uid: u32,
-    /// Sessions that hold it.
+    /// Sessions that hold a reference to it.
     pub holders: Vec<SessionId>,
     /// What it has moved.
     pub moved: Moved,
-    /// What was chosen for it.
+    /// What was chosen for how it moves data.
     pub chosen: Chosen,
-    /// How it moved its data, sent and received.
+    /// How it moved its data: sent, received.
     pub modes: (ModesSnapshot, ModesSnapshot),
-    /// The port that the circuit leaves by.
+    /// The port by which the circuit leaves this host.
     pub port: Option<PortId>,
-    /// The port of its newest segments, and the payload that went by it, sent and received, bytes.
+    /// The port of its newest segments, and the payload that went by it: bytes sent, received.
     pub by_port: (Option<PortId>, (u64, u64)),
 }
 
-/// All streams, open and closed.
+/// Totals of all streams, open and closed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamTotals {
-    /// Ends that programs hold.
+    /// Open endpoints.
     pub open: u64,
     /// Payload sent, bytes.
     pub tx_bytes: u64,
     /// Payload received, bytes.
     pub rx_bytes: u64,
-    /// Wakes of waiters by programs.
+    /// Wakes of waiters that programs sent.
     pub wakes: u64,
 }
 
@@ -202,12 +202,12 @@ impl Snapshot {
         self.head.ports.get(usize::from(id.0))
     }
 
-    /// Ends of streams that programs hold.
+    /// The endpoints that programs have open.
     pub fn open_ends(&self) -> impl Iterator<Item = &CircuitRow> {
         self.circuits.iter().filter(|end| end.open && !end.holders.is_empty())
     }
 
-    /// All streams, open and closed. A program keeps its counts itself, and may write anything there.
+    /// Totals of all streams, open and closed. Programs write these counters themselves, so a program may write any value.
     pub fn stream_totals(&self) -> StreamTotals {
         let closed = &self.head.counters;
         let mut totals = StreamTotals {
@@ -230,8 +230,7 @@ impl Snapshot {
         self.head.counters.transit_bytes.wrapping_add(self.passing_bytes)
     }
 
-    /// Bytes that went over each cable: the daemon's own, those of streams, and those that pass through this host. Sent,
-    /// received.
+    /// Bytes that each cable carried, sent and received: the daemon's own, those of streams, and those that pass through this host.
     pub fn port_bytes(&self) -> BTreeMap<PortId, (u64, u64)> {
         let mut sums: BTreeMap<PortId, (u64, u64)> = BTreeMap::new();
         let own =
