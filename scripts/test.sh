@@ -195,7 +195,7 @@ stage_soak() {
     limited 400 "$target/release/crosslane-soak" --minutes 1
 }
 
-# Outside test suites without and under the library, also on posted stores: what fits in about six minutes.
+# Outside test suites without and under the library, a part on posted stores, too: what fits in about five minutes.
 stage_suites() {
     if [[ " ${failed[*]} " == *" release "* ]]; then
         skip suites "the release build failed, so there is nothing to test"

@@ -66,12 +66,13 @@ def count(outcomes):
 
 def table(rows):
     """Markdown."""
-    kinds = list(rows[0]["library"]) if rows else []
+    kinds = list(dict.fromkeys(kind for row in rows for kind in row["library"]))
     names = ["suite", "address", "tests", "pass plain", *kinds, "lost", "unsteady", "streams", "sent by streams"]
     lines = ["| " + " | ".join(names) + " |", "|---|---" + "|---:" * (len(names) - 2) + "|"]
     for row in rows:
-        seen = [row["library"][kind] for kind in kinds]
-        cells = [row["suite"], row["place"], row["tests"], row["plain"].get(OK, 0), *(one.get(OK, 0) for one in seen),
+        seen = row["library"].values()
+        counts = [row["library"][kind].get(OK, 0) if kind in row["library"] else "" for kind in kinds]
+        cells = [row["suite"], row["place"], row["tests"], row["plain"].get(OK, 0), *counts,
                  len(row["lost"]), len(row["unsteady"]), sum(one["streams"] for one in seen),
                  size(sum(one["bytes"] for one in seen))]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
