@@ -3,10 +3,9 @@
 //! At each level of a crate the modules of one folder are looked at, each with all that lies below it. What a parent's own file
 //! says counts for no child of it. Tests count for nothing.
 
-use crate::sources::{read, shown};
-use anyhow::{Context, Result, bail};
+use crate::sources::{entries, read, shown};
+use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use syn::{Attribute, ItemMod, ItemUse, UseTree};
@@ -21,7 +20,7 @@ type Uses = BTreeMap<String, BTreeSet<String>>;
 /// Fails on a circle that is not known, and on a known one that is smaller by now.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let (mut found, mut modules) = (BTreeMap::new(), 0);
-    for package in crates(root)? {
+    for package in entries(&root.join("crates"))? {
         let source = package.join("src");
         if !source.is_dir() {
             continue;
@@ -33,13 +32,9 @@ pub(crate) fn check(root: &Path) -> Result<()> {
             found.entry(name.trim_end_matches('/').to_owned()).or_insert_with(Vec::new).push(members);
         }
     }
-    if modules == 0 {
-        bail!("no module was found at all: this check looks at the wrong place");
-    }
+    ensure!(modules > 0, "no module was found at all: this check looks at the wrong place");
     let wrong = compare(&found, known::KNOWN);
-    if !wrong.is_empty() {
-        bail!("modules that use each other in a circle:\n  {}", wrong.join("\n  "));
-    }
+    ensure!(wrong.is_empty(), "modules that use each other in a circle:\n  {}", wrong.join("\n  "));
     let left: usize = found.values().flatten().map(BTreeSet::len).sum();
     println!(
         "circles: {modules} modules, none new; {left} in {} known ones",
@@ -76,14 +71,6 @@ fn words(names: &BTreeSet<String>) -> String {
     names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-fn crates(root: &Path) -> Result<Vec<PathBuf>> {
-    let folder = root.join("crates");
-    let entries = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
-    let mut found: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
-    found.sort();
-    Ok(found)
-}
-
 /// Each module of the crate in `source`, with those that it uses.
 fn uses_of(source: &Path) -> Result<BTreeMap<Module, BTreeSet<Module>>> {
     let mut files = Vec::new();
@@ -103,9 +90,7 @@ fn uses_of(source: &Path) -> Result<BTreeMap<Module, BTreeSet<Module>>> {
 
 /// The files below `folder`, which is the folder of `module`, with the modules that they are.
 fn collect(folder: &Path, module: &mut Module, files: &mut Vec<(Module, PathBuf)>) -> Result<()> {
-    let entries = fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
-    for entry in entries {
-        let path = entry?.path();
+    for path in entries(folder)? {
         let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()) else { continue };
         module.push(stem.to_owned());
         if path.is_dir() {

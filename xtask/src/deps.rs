@@ -1,9 +1,9 @@
 //! The direction of dependencies: each crate, and all that it may use.
 
-use anyhow::{Context, Result, bail};
+use crate::sources::cargo;
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::path::Path;
-use std::process::Command;
 
 /// Lowest first; a crate may use what its line names, in tests too what `TESTS` names, and nothing else.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -51,21 +51,15 @@ struct Edge {
 
 /// Checks the dependencies of the workspace that lies in `root`.
 pub(crate) fn check(root: &Path) -> Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .args(["metadata", "--format-version", "1", "--no-deps"])
-        .current_dir(root)
-        .output()
-        .context("run cargo metadata")?;
-    if !output.status.success() {
-        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
+    let mut cargo = cargo();
+    cargo.args(["metadata", "--format-version", "1", "--no-deps"]).current_dir(root);
+    let output = cargo.output().context("run cargo metadata")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "cargo metadata: {}", said.trim());
     let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata is not JSON")?;
     let (crates, edges) = graph(&metadata);
     let wrong = wrong(&crates, &edges);
-    if !wrong.is_empty() {
-        bail!("dependencies that the picture does not have:\n  {}", wrong.join("\n  "));
-    }
+    ensure!(wrong.is_empty(), "dependencies that the picture does not have:\n  {}", wrong.join("\n  "));
     println!("deps: {} crates, {} dependencies, none points up", crates.len(), edges.len());
     Ok(())
 }

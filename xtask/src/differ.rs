@@ -1,14 +1,13 @@
 //! `cargo xtask differ`: the differential tester of socket calls, for as long as is wanted.
 
+use crate::sources::cargo;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::Path;
-use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Hunts for a minute from a seed of the clock on, or as `--minutes N`, `--seconds N` and `--seed N` say.
 pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut test = Command::new(cargo);
+    let mut test = cargo();
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock")?;
     let seed = u64::from(clock.subsec_micros()) << 20;
     test.current_dir(root).env("CROSSLANE_SECONDS", "60").env("CROSSLANE_SEED", seed.to_string());

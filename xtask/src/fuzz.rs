@@ -10,6 +10,7 @@ mod output;
 mod runner;
 pub(crate) mod targets;
 
+use crate::sources::shown;
 use anyhow::{Context, Result, bail};
 use args::Arguments;
 use output::Progress;
@@ -165,7 +166,7 @@ impl Campaign<'_> {
             lines.iter().skip(lines.len().saturating_sub(TAIL)).for_each(|line| println!("{line}"));
         }
         for input in &outcome.inputs {
-            println!("input: {}", runner::shown(self.root, input));
+            println!("input: {}", shown(self.root, input));
         }
         let (package, test, path) = (target.package(), target.test(), target.path());
         println!("tried again by: cargo test -p {package} --test {test} {path}\n");

@@ -1,9 +1,8 @@
 //! Tests that the documents name: each must exist, so that a reader can run it.
 
-use crate::sources::{read, rust_files, shown};
-use anyhow::{Context, Result, bail};
+use crate::sources::{entries, read, rust_files, shown};
+use anyhow::{Result, ensure};
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 
 /// Documents that name others' tests and terms, not ours.
@@ -26,25 +25,18 @@ pub(crate) fn check(root: &Path) -> Result<()> {
             }
         }
     }
-    if !missing.is_empty() {
-        bail!("documents name tests that do not exist:\n  {}", missing.join("\n  "));
-    }
-    if found == 0 {
-        bail!("no name of a test was found at all: this check looks at the wrong place");
-    }
+    ensure!(missing.is_empty(), "documents name tests that do not exist:\n  {}", missing.join("\n  "));
+    ensure!(found > 0, "no name of a test was found at all: this check looks at the wrong place");
     println!("names: {found} names in documents, all of which exist");
     Ok(())
 }
 
 fn documents(root: &Path) -> Result<Vec<std::path::PathBuf>> {
-    let folder = root.join("docs");
-    let entries = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
-    let mut files: Vec<_> = entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
+    let mut files = entries(&root.join("docs"))?;
     files.retain(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.ends_with(".md") && !OTHERS.contains(&name.as_ref())
     });
-    files.sort();
     Ok(files)
 }
 
@@ -55,9 +47,10 @@ fn known(root: &Path) -> Result<BTreeSet<String>> {
         known.extend(words(&read(&file)?).filter(|word| word.contains('_')).map(str::to_owned));
     }
     for folder in BEHAVIOURS {
-        for entry in fs::read_dir(root.join(folder)).context(*folder)?.flatten() {
-            known.insert(entry.path().file_stem().unwrap_or_default().to_string_lossy().into_owned());
-        }
+        let files = entries(&root.join(folder))?;
+        known.extend(
+            files.iter().map(|file| file.file_stem().unwrap_or_default().to_string_lossy().into_owned()),
+        );
     }
     Ok(known)
 }

@@ -1,9 +1,10 @@
 //! Checks of the source files: their length, and where `unsafe` stands.
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, ensure};
 use proc_macro2::{TokenStream, TokenTree};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Longest file without a warning, lines.
 const LONG: usize = 600;
@@ -56,12 +57,9 @@ pub(crate) fn unsafe_code(root: &Path) -> Result<()> {
             found => wrong.push(format!("{name}: {found}")),
         }
     }
-    if !wrong.is_empty() {
-        bail!("unsafe code outside of {}:\n  {}", UNSAFE.join(", "), wrong.join("\n  "));
-    }
-    if right == 0 {
-        bail!("no unsafe code was found at all: this check looks at the wrong place");
-    }
+    let (allowed, found) = (UNSAFE.join(", "), wrong.join("\n  "));
+    ensure!(wrong.is_empty(), "unsafe code outside of {allowed}:\n  {found}");
+    ensure!(right > 0, "no unsafe code was found at all: this check looks at the wrong place");
     println!("unsafe: {right} places, all where they may be");
     Ok(())
 }
@@ -74,13 +72,24 @@ pub(crate) fn shown(root: &Path, file: &Path) -> String {
     file.strip_prefix(root).unwrap_or(file).display().to_string()
 }
 
+/// What is in a folder, in order.
+pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
+    let mut found = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    found.sort();
+    Ok(found)
+}
+
+/// The cargo that runs this, or the one that there is.
+pub(crate) fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
 pub(crate) fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![root.join("crates"), root.join("xtask")];
     while let Some(folder) = folders.pop() {
-        let entries = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
-        for entry in entries {
-            let path = entry?.path();
+        for path in entries(&folder)? {
             if path.is_dir() && !path.ends_with("target") {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
@@ -89,9 +98,7 @@ pub(crate) fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     found.sort();
-    if found.is_empty() {
-        bail!("no source file was found below {}", root.display());
-    }
+    ensure!(!found.is_empty(), "no source file was found below {}", root.display());
     Ok(found)
 }
 

@@ -10,6 +10,7 @@
 pub mod affinity;
 pub mod apps;
 pub mod cli;
+pub mod clock;
 pub mod compare;
 pub mod export;
 pub mod figure;

@@ -1,7 +1,7 @@
 //! Our rings through the pumps of hosts between, with no daemon: two ends and so many pumps, each a thread of this
 //! process, all polled as long as something moves.
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use crosslane_node::pump::{Command, Leg, Pumps, TransitId};
 use crosslane_shm::mem::new_segment;
 use crosslane_shm::ring::{Consumer, Producer};
@@ -218,9 +218,8 @@ impl Wait {
             return Ok(());
         }
         (self.looks, self.yields) = (0, self.yields + 1);
-        if self.since.get_or_insert_with(Instant::now).elapsed() > PEER_TIMEOUT {
-            bail!("the other end is silent");
-        }
+        let waited = self.since.get_or_insert_with(Instant::now).elapsed();
+        ensure!(waited <= PEER_TIMEOUT, "the other end is silent");
         for waker in wakers.iter() {
             waker.wake();
         }

@@ -25,21 +25,34 @@ impl Drop for Reaped {
     }
 }
 
-/// Lines of JSON, both ways.
+/// Lines of JSON, both ways, with whoever answers; a program that was started for it is ended when this is dropped.
 #[derive(Debug)]
-pub struct Lines {
+pub struct Speaker {
     from: BufReader<UnixStream>,
     to: UnixStream,
+    _child: Option<Reaped>,
 }
 
-impl Lines {
-    /// Over a socket whose other end answers.
+impl Speaker {
+    /// Starts a program that speaks by its standard input and output; what it writes to standard error goes where ours
+    /// goes.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(mut command: Command) -> Result<Self> {
+        let (near, far) = UnixStream::pair()?;
+        command.stdin(OwnedFd::from(far.try_clone()?)).stdout(OwnedFd::from(far));
+        let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        Self::over(near, Some(Reaped(child)))
+    }
+
+    /// Over a socket at whose other end `child` answers, or somebody else.
     ///
     /// # Errors
     /// The process has no descriptors left.
-    pub fn over(to: UnixStream) -> Result<Self> {
+    pub fn over(to: UnixStream, child: Option<Reaped>) -> Result<Self> {
         to.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        Ok(Self { from: BufReader::new(to.try_clone()?), to })
+        Ok(Self { from: BufReader::new(to.try_clone()?), to, _child: child })
     }
 
     /// Says something.
@@ -67,43 +80,7 @@ impl Lines {
     }
 }
 
-/// A program that speaks by its standard input and output; ended when dropped.
-#[derive(Debug)]
-pub struct Speaker {
-    lines: Lines,
-    _child: Reaped,
-}
-
-impl Speaker {
-    /// Starts it; what it writes to standard error goes where ours goes.
-    ///
-    /// # Errors
-    /// It cannot be started.
-    pub fn start(mut command: Command) -> Result<Self> {
-        let (near, far) = UnixStream::pair()?;
-        command.stdin(OwnedFd::from(far.try_clone()?)).stdout(OwnedFd::from(far));
-        let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
-        Ok(Self { lines: Lines::over(near)?, _child: Reaped(child) })
-    }
-
-    /// As [`Lines::say`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn say(&mut self, words: &impl Serialize) -> Result<()> {
-        self.lines.say(words)
-    }
-
-    /// As [`Lines::hear`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn hear<T: DeserializeOwned>(&mut self) -> Result<T> {
-        self.lines.hear()
-    }
-}
-
-/// Writes a line of JSON, as [`Lines`] and [`Speaker`] hear it.
+/// Writes a line of JSON, as a [`Speaker`] hears it.
 ///
 /// # Errors
 /// Nobody reads it any more.

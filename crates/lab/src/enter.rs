@@ -78,12 +78,10 @@ fn die_with_parent() -> Result<(), LabError> {
 }
 
 pub(crate) fn library(state: &State) -> Result<&Path, LabError> {
+    let folder = state.program.parent().unwrap_or(Path::new("?"));
     state.sockets.as_deref().ok_or_else(|| LabError::Missing {
         what: "libcrosslane_sockets.so".to_owned(),
-        places: format!(
-            "{} when the lab was made",
-            state.program.parent().unwrap_or(Path::new("?")).display()
-        ),
+        places: format!("{} when the lab was made", folder.display()),
     })
 }
 
@@ -91,13 +89,9 @@ pub(crate) fn library(state: &State) -> Result<&Path, LabError> {
 /// environment has there already. Ours are named so that programs of another C library than glibc start without them.
 pub fn preload_list(sockets: &Path, malloc: Option<&Path>) -> OsString {
     let mut list = preload::name(sockets);
-    if let Some(malloc) = malloc {
+    for more in malloc.map(preload::name).into_iter().chain(without_ours()) {
         list.push(":");
-        list.push(preload::name(malloc));
-    }
-    if let Some(rest) = without_ours() {
-        list.push(":");
-        list.push(rest);
+        list.push(more);
     }
     list
 }

@@ -3,6 +3,7 @@
 use crate::LabError;
 use crate::state::State;
 use crate::trust;
+use serde::{Deserialize, Serialize};
 use std::env;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -39,17 +40,14 @@ pub fn default_base() -> PathBuf {
 pub fn list(base: &Path) -> Result<Vec<String>, LabError> {
     trust::check(base)?;
     let Ok(entries) = std::fs::read_dir(base) else { return Ok(Vec::new()) };
-    let mut names: Vec<String> = entries
-        .flatten()
-        .filter(|entry| entry.path().is_dir())
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect();
+    let folders = entries.flatten().filter(|entry| entry.path().is_dir());
+    let mut names: Vec<String> = folders.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     Ok(names)
 }
 
 /// The parts of Crosslane that a lab runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Programs {
     /// `crosslaned`.
     pub daemon: PathBuf,
@@ -68,11 +66,8 @@ impl Programs {
     pub fn find(bin: Option<&Path>) -> Result<Self, LabError> {
         let places = places_of(bin);
         let need = |what: &str| first(&places, what).ok_or_else(|| missing(what, &places));
-        Ok(Self {
-            daemon: need("crosslaned")?,
-            keeper: need("crosslane-keeper")?,
-            sockets: library(&places, LIBRARY),
-        })
+        let (daemon, keeper) = (need("crosslaned")?, need("crosslane-keeper")?);
+        Ok(Self { daemon, keeper, sockets: library(&places, LIBRARY) })
     }
 }
 
@@ -81,8 +76,7 @@ impl Programs {
 /// # Errors
 /// [`LabError::Missing`].
 pub fn socket_library(bin: Option<&Path>) -> Result<PathBuf, LabError> {
-    let places = places_of(bin);
-    library(&places, LIBRARY).ok_or_else(|| missing(LIBRARY, &places))
+    found(bin, LIBRARY)
 }
 
 /// The library for large allocations, from the same places.
@@ -90,8 +84,12 @@ pub fn socket_library(bin: Option<&Path>) -> Result<PathBuf, LabError> {
 /// # Errors
 /// [`LabError::Missing`].
 pub fn malloc_library(bin: Option<&Path>) -> Result<PathBuf, LabError> {
+    found(bin, MALLOC)
+}
+
+fn found(bin: Option<&Path>, file: &str) -> Result<PathBuf, LabError> {
     let places = places_of(bin);
-    library(&places, MALLOC).ok_or_else(|| missing(MALLOC, &places))
+    library(&places, file).ok_or_else(|| missing(file, &places))
 }
 
 fn missing(what: &str, places: &[PathBuf]) -> LabError {
@@ -124,11 +122,8 @@ fn places() -> Vec<PathBuf> {
 }
 
 fn first(places: &[PathBuf], file: &str) -> Option<PathBuf> {
-    places
-        .iter()
-        .map(|place| place.join(file))
-        .find(|path| path.is_file())
-        .and_then(|p| p.canonicalize().ok())
+    let found = places.iter().map(|place| place.join(file)).find(|path| path.is_file());
+    found?.canonicalize().ok()
 }
 
 /// The paths of one lab.

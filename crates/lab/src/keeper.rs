@@ -75,10 +75,7 @@ impl Keeper {
         let order: Order =
             serde_json::from_slice(&order).map_err(|e| LabError::Options(format!("the lab's order: {e}")))?;
         let (user, home) = leave_home()?;
-        let mut networks = Vec::new();
-        for _ in 0..order.hosts {
-            networks.push(new_network()?);
-        }
+        let networks = (0..order.options.hosts).map(|_| new_network()).collect::<Result<Vec<_>, _>>()?;
         enter_network(home.as_fd())?;
         let tun = open("/dev/net/tun", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).is_ok();
         let state = describe(&folder, &order, user.as_ref(), &networks, tun)?;
@@ -116,7 +113,7 @@ impl Keeper {
             self.inside(a, || wiring::run(&(wiring::veth(cable, &peer) + &wiring::veth_end(cable, a.id))))?;
             self.inside(b, || wiring::run(&wiring::veth_end(cable, b.id)))?;
         }
-        let (count, cables) = (self.order.hosts, &self.state.cables);
+        let (count, cables) = (self.order.options.hosts, &self.state.cables);
         for host in hosts {
             self.inside(host, || {
                 wiring::forward()?;
@@ -137,7 +134,7 @@ impl Keeper {
 
     fn write_configs(&self) -> Result<(), LabError> {
         for host in &self.state.hosts {
-            let text = config::text(&self.order, &self.folder.path, host.id, &self.state)?;
+            let text = config::text(&self.order.options, &self.folder.path, host.id, &self.state)?;
             fs::write(&host.config, text)
                 .map_err(LabError::io(format!("write {}", host.config.display())))?;
         }
@@ -154,18 +151,18 @@ impl Keeper {
         let log = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(&host.log);
         let log = log.map_err(LabError::io(format!("open {}", host.log.display())))?;
         let error_log = log.try_clone().map_err(LabError::io("duplicate a descriptor"))?;
-        let mut daemon = Spawn::new(&self.order.keeper);
-        if self.order.counted {
+        let mut daemon = Spawn::new(&self.order.programs.keeper);
+        if self.order.options.counted {
             daemon.env("CROSSLANE_ACCOUNT", self.folder.file(&format!("{}.account", host.name)));
         }
         let child = daemon
             .arg("enter")
             .arg(&self.folder.path)
             .args([host.name.as_str(), "off", "tied"])
-            .arg(&self.order.daemon)
+            .arg(&self.order.programs.daemon)
             .arg("--config")
             .arg(&host.config)
-            .env("CROSSLANE_LOG", &self.order.log)
+            .env("CROSSLANE_LOG", &self.order.options.log)
             .env_remove("NOTIFY_SOCKET")
             .stdin(Stdio::null())
             .stdout(log)
@@ -271,11 +268,8 @@ impl Keeper {
             it.wait_gone(KILL_PATIENCE)
         });
         if !gone {
-            return Err(LabError::Options(format!(
-                "the daemon of {} did not end within {} s",
-                host.name,
-                KILL_PATIENCE.as_secs()
-            )));
+            let (name, patience) = (&host.name, KILL_PATIENCE.as_secs());
+            return Err(LabError::Options(format!("the daemon of {name} did not end within {patience} s")));
         }
         child.wait().map_err(LabError::io("wait for a daemon"))?;
         (*daemon, host.daemon) = (None, None);

@@ -39,31 +39,10 @@ impl Lab {
         let folder = Folder::new(options.base.as_deref(), &options.name);
         clear(&folder, options)?;
         create(&folder, options)?;
-        let order = Order {
-            name: options.name.clone(),
-            hosts: options.hosts,
-            topology: options.topology,
-            cable_kind: options.cable_kind,
-            window: options.window.clone(),
-            ring_max: options.ring_max.clone(),
-            spin_us: options.spin_us,
-            one_way: options.one_way,
-            pump: options.pump,
-            resilience: options.resilience,
-            rules: options.rules.clone(),
-            log: options.log.clone(),
-            counted: options.counted,
-            daemon: programs.daemon.clone(),
-            keeper: programs.keeper.clone(),
-            sockets: programs.sockets.clone(),
-        };
-        let started = start_keeper(&programs.keeper, &folder, &order, options.patience);
-        let (keeper, state) = match started {
+        let order = Order { options: options.clone(), programs };
+        let (keeper, state) = match start_keeper(&folder, &order) {
             Ok(started) => started,
-            Err(error) => {
-                folder.remove()?;
-                return Err(error);
-            }
+            Err(error) => return folder.remove().and(Err(error)),
         };
         let lab = Self { name: options.name.clone(), folder, state, keeper: Some(keeper) };
         lab.wait_links(options.patience)?;
@@ -158,14 +137,9 @@ impl Lab {
         if preload == Preload::On {
             enter::library(&self.state)?;
         }
+        let accelerated = if preload == Preload::On { "on" } else { "off" };
         let mut command = Command::new(&self.state.program);
-        command
-            .arg("enter")
-            .arg(&self.folder.path)
-            .arg(host)
-            .arg(if preload == Preload::On { "on" } else { "off" })
-            .arg("free")
-            .arg(program);
+        command.arg("enter").arg(&self.folder.path).args([host, accelerated, "free"]).arg(program);
         Ok(command)
     }
 

@@ -32,10 +32,12 @@ impl Lab {
     pub fn watch_moves(&mut self) -> Result<Watch, LabError> {
         self.refresh()?;
         let running = self.state.hosts.iter().filter(|host| host.daemon.is_some_and(|daemon| daemon.alive()));
-        let look = |tool: Tool| Ok((tool.status()?.counters, tool));
-        let watched = running.map(|host| look(Tool::connect(&host.control)?));
-        let watched: Result<Vec<_>, LabError> = watched.collect();
-        Ok(Watch(watched?.into_iter().map(|(counters, tool)| (tool, counters)).collect()))
+        let watched = running.map(|host| {
+            let tool = Tool::connect(&host.control)?;
+            let counters = tool.status()?.counters;
+            Ok((tool, counters))
+        });
+        watched.collect::<Result<_, _>>().map(Watch)
     }
 }
 

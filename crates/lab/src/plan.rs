@@ -70,7 +70,7 @@ pub enum Preload {
 }
 
 /// How to make a lab. Start from [`Options::named`] or [`Options::scratch`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Options {
     /// Name: 1 to 32 of `a-z`, `0-9`, `-`.
     pub name: String,
@@ -103,9 +103,11 @@ pub struct Options {
     /// How long to wait for all links.
     pub patience: Duration,
     /// Folder of all labs; `None` for [`crate::default_base`].
+    #[serde(skip)]
     pub base: Option<PathBuf>,
     /// Folder with `crosslaned`, `crosslane-keeper` and the socket library; `None` to find them
     /// ([`crate::Programs::find`]).
+    #[serde(skip)]
     pub bin: Option<PathBuf>,
 }
 
@@ -147,36 +149,24 @@ impl Options {
     /// # Errors
     /// [`LabError::Options`] that says what is allowed.
     pub fn check(&self) -> Result<(), LabError> {
+        let (name, hosts) = (&self.name, self.hosts);
         let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        if self.name.is_empty() || self.name.len() > 32 || !self.name.chars().all(good) {
-            return Err(LabError::Options(format!(
-                "`{}` is no name for a lab: use 1 to 32 of a-z, 0-9 and -",
-                self.name
-            )));
-        }
-        if !(1..=MAX_HOSTS).contains(&self.hosts) {
-            return Err(LabError::Options(format!("{} hosts: a lab has 1 to {MAX_HOSTS}", self.hosts)));
-        }
-        if self.topology == Topology::Pair && self.hosts != 2 {
-            return Err(LabError::Options(format!(
-                "a pair has 2 hosts, not {}: use --topology ring or chain",
-                self.hosts
-            )));
-        }
-        if self.topology == Topology::Torus && rows(self.hosts) < 2 {
-            return Err(LabError::Options(format!(
-                "{} hosts make no rows and columns: use a product, as --hosts 9 for 3 x 3",
-                self.hosts
-            )));
-        }
-        if self.one_way && !goes_round(self.hosts, &cables(self.hosts, self.topology)) {
-            return Err(LabError::Options(
-                "--one-way: not every host would reach every other; it takes a ring of 3 hosts or more, or a torus \
-                 whose rows and columns have as many"
-                    .to_owned(),
-            ));
-        }
-        Ok(())
+        let why = if !(1..=32).contains(&name.len()) || !name.chars().all(good) {
+            format!("`{name}` is no name for a lab: use 1 to 32 of a-z, 0-9 and -")
+        } else if !(1..=MAX_HOSTS).contains(&hosts) {
+            format!("{hosts} hosts: a lab has 1 to {MAX_HOSTS}")
+        } else if self.topology == Topology::Pair && hosts != 2 {
+            format!("a pair has 2 hosts, not {hosts}: use --topology ring or chain")
+        } else if self.topology == Topology::Torus && rows(hosts) < 2 {
+            format!("{hosts} hosts make no rows and columns: use a product, as --hosts 9 for 3 x 3")
+        } else if self.one_way && !goes_round(hosts, &cables(hosts, self.topology)) {
+            "--one-way: not every host would reach every other; it takes a ring of 3 hosts or more, or a torus \
+             whose rows and columns have as many"
+                .to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(LabError::Options(why))
     }
 }
 
@@ -207,11 +197,7 @@ impl Cable {
 
     /// The host at the other side from `host`.
     pub fn other(&self, host: u8) -> Option<u8> {
-        match host {
-            h if h == self.a => Some(self.b),
-            h if h == self.b => Some(self.a),
-            _ => None,
-        }
+        self.end(host).map(|end| if end == 1 { self.b } else { self.a })
     }
 
     /// What its port of host `host` is called.

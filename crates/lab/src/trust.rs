@@ -77,10 +77,8 @@ fn check_each(path: &Path) -> Result<PathBuf, LabError> {
     let mut there = PathBuf::from("/");
     let outermost_first: Vec<&Path> = path.ancestors().collect();
     for part in outermost_first.into_iter().rev() {
-        match part.symlink_metadata() {
-            Ok(meta) => judge(part, &meta)?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => break,
-            Err(error) => return Err(LabError::io(format!("look at {}", part.display()))(error)),
+        if !stands(part)? {
+            break;
         }
         part.clone_into(&mut there);
     }

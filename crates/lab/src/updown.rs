@@ -53,12 +53,8 @@ pub(crate) fn create(folder: &Folder, options: &Options) -> Result<(), LabError>
 }
 
 /// Starts the keeper and waits for its word.
-pub(crate) fn start_keeper(
-    program: &Path,
-    folder: &Folder,
-    order: &Order,
-    patience: Duration,
-) -> Result<(Child, State), LabError> {
+pub(crate) fn start_keeper(folder: &Folder, order: &Order) -> Result<(Child, State), LabError> {
+    let (program, patience) = (&order.programs.keeper, order.options.patience);
     let order = serde_json::to_vec(order).map_err(|e| LabError::Keeper(e.to_string()))?;
     fs::write(folder.file(keeper::ORDER), order).map_err(LabError::io("write the lab's order"))?;
     let log = fs::File::create(folder.file("keeper.log")).map_err(LabError::io("create keeper.log"))?;

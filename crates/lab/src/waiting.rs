@@ -50,12 +50,8 @@ impl Lab {
     pub fn wait_host(&self, host: &str, patience: Duration) -> Result<(), LabError> {
         let host = self.state.host(host)?;
         let lives = |id: u8| self.state.hosts.iter().any(|it| it.id == id && self.runs(it));
-        let ports: Vec<&str> = self
-            .state
-            .whole_cables()
-            .filter(|cable| cable.other(host.id).is_some_and(lives))
-            .map(|cable| cable.port_name(host.id))
-            .collect();
+        let cables = self.state.whole_cables().filter(|cable| cable.other(host.id).is_some_and(lives));
+        let ports: Vec<&str> = cables.map(|cable| cable.port_name(host.id)).collect();
         self.look_until(patience, || {
             let down = query::down_port(&self.answer(host)?, &ports);
             down.map_or(Ok(()), |why| Err(Wait::More(format!("{}: {why}", host.name))))
@@ -66,11 +62,9 @@ impl Lab {
     fn answer(&self, host: &HostState) -> Result<Status, Wait> {
         query::status(&host.control).map_err(|error| {
             let now = self.folder.state();
-            let runs = now.is_none_or(|now| now.host(&host.name).is_ok_and(|now| now.daemon.is_some()));
-            if runs {
-                Wait::More(error.to_string())
-            } else {
-                Wait::Never(format!("the daemon of {} has ended", host.name))
+            match now.is_none_or(|now| now.host(&host.name).is_ok_and(|now| now.daemon.is_some())) {
+                true => Wait::More(error.to_string()),
+                false => Wait::Never(format!("the daemon of {} has ended", host.name)),
             }
         })
     }

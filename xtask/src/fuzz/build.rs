@@ -1,10 +1,10 @@
 //! Test programs with libFuzzer in them, by a stable compiler.
 
 use super::targets::Target;
+use crate::sources::cargo;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
-use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -35,7 +35,7 @@ pub(crate) fn folder(root: &Path) -> PathBuf {
 /// Builds the test programs of `targets` and returns them by package and name.
 pub(crate) fn build(root: &Path, targets: &[Target]) -> Result<HashMap<(String, String), PathBuf>> {
     let host = host()?;
-    let mut command = Command::new(cargo());
+    let mut command = cargo();
     command.current_dir(root).args(["test", "--locked", "--no-run", "--profile", "fuzz"]);
     // With a target named, the flags are not those of build scripts.
     command.args(["--target", &host, "--message-format", "json-render-diagnostics", "--target-dir"]);
@@ -90,10 +90,6 @@ fn programs(messages: &str) -> HashMap<(String, String), PathBuf> {
         }
     }
     programs
-}
-
-fn cargo() -> OsString {
-    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
 /// The name of this machine's kind.

@@ -1,7 +1,8 @@
 //! The inputs that the repository keeps: few and small, which reach together most of what all known ones reach.
 
-use super::runner::{Place, files, shown};
+use super::runner::{Place, files};
 use super::targets::Target;
+use crate::sources::shown;
 use anyhow::{Context, Result, bail};
 use std::collections::{BTreeSet, HashMap};
 use std::fs;

@@ -2,6 +2,7 @@
 
 use super::output::Progress;
 use super::targets::Target;
+use crate::sources::shown;
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -170,11 +171,6 @@ impl Place<'_> {
         }
         Ok(folder)
     }
-}
-
-/// A path as the target is told it, which splits its arguments at blanks.
-pub(crate) fn shown(root: &Path, path: &Path) -> String {
-    path.strip_prefix(root).unwrap_or(path).display().to_string()
 }
 
 /// Another round begins: what was counted before it.

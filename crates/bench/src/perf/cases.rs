@@ -4,7 +4,7 @@ use super::bare::Bare;
 use super::link::Link;
 use super::ring::Ring;
 use super::transport::{PEER_TIMEOUT, Transport, Wait};
-use crate::ring::flow::clock;
+use crate::clock::clock;
 use anyhow::{Result, bail, ensure};
 use crosslane_shm::{Load, Store};
 use hdrhistogram::Histogram;

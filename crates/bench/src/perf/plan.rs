@@ -127,18 +127,18 @@ const LATENCY_BAR: f64 = 1.0 / 3.0;
 
 /// Measures everything that `plan` names, on `session`.
 pub fn measure(plan: &Plan, cores: Cores, session: &mut Session) -> Result<Report> {
-    let mut report =
-        Report::new(format!("crosslane perf, processors {cores}, medians of {} runs", plan.runs));
-    let progress = plan.progress();
-    begin(&progress, "writes into a segment");
-    writes(plan, &progress, &mut report)?;
-    begin(&progress, "messages");
-    latencies(plan, session, &progress, &mut report)?;
-    percentiles(plan, session, &progress, &mut report)?;
+    let title = format!("crosslane perf, processors {cores}, medians of {} runs", plan.runs);
+    let mut run = Run { plan, session, report: Report::new(title), progress: plan.progress() };
+    run.begin("writes into a segment");
+    run.writes()?;
+    run.begin("messages");
+    run.latencies()?;
+    run.percentiles()?;
     for both in [false, true] {
-        begin(&progress, if both { "streams both ways" } else { "streams one way" });
-        streams(plan, both, session, &progress, &mut report)?;
+        run.begin(if both { "streams both ways" } else { "streams one way" });
+        run.streams(both)?;
     }
+    let Run { mut report, progress, .. } = run;
     progress.finish_and_clear();
     if cores.is_shared() {
         report.warnings.push("both sides share one processor: times are those of switching".to_owned());
@@ -146,14 +146,6 @@ pub fn measure(plan: &Plan, cores: Cores, session: &mut Session) -> Result<Repor
     report.gather_groups();
     report.warn_of_noise();
     Ok(report)
-}
-
-/// Says what is measured now: beside the bar, or in a line of its own where there is no terminal for one.
-fn begin(progress: &ProgressBar, part: &'static str) {
-    if progress.is_hidden() {
-        eprintln!("  {}/{} {part}", progress.position(), progress.length().unwrap_or(0));
-    }
-    progress.set_message(part);
 }
 
 /// Runs each of `cases` once, then all again, so that a disturbance meets all alike.
@@ -173,145 +165,151 @@ fn by_turns<T>(
     Ok(values.into_iter().map(Sample::new).collect())
 }
 
-fn writes(plan: &Plan, progress: &ProgressBar, report: &mut Report) -> Result<()> {
-    let mut window = Window::new()?;
-    let time = Duration::from_millis(plan.millis / 4);
-    let kinds = || Strategy::ALL.into_iter().map(Some).chain([None]);
-    let cases: Vec<_> = plan.writes.iter().flat_map(|&size| kinds().map(move |kind| (size, kind))).collect();
-    let samples = by_turns(plan.runs, &cases, progress, |&(size, kind)| {
-        Ok(match kind {
-            Some(kind) => window.rate(kind, size, time),
-            None => window.private_rate(size, time),
-        })
-    })?;
-    let limit = |size| cases.iter().position(|&case| case == (size, None)).and_then(|at| samples[at].clone());
-    for (&(size, kind), sample) in cases.iter().zip(&samples) {
-        let Some(kind) = kind else { continue };
-        let case = format!("{}, {}", bytes(size), kind.name());
-        let mut figure = Figure::new("write into a segment", case, Unit::GigabitsPerSecond, sample.clone());
-        if !kind.is_native() {
-            (figure.sample, figure.missing) = (None, Some("this processor has no such copy".to_owned()));
-        }
-        report.figures.push(figure.against("private memcpy", limit(size)));
-    }
-    Ok(())
-}
-
 /// Half the mean round trip of `outcome`, ns.
 #[expect(clippy::cast_precision_loss, reason = "a figure")]
 fn one_way(outcome: &Outcome) -> f64 {
     outcome.seconds * 1e9 / outcome.messages as f64 / 2.0
 }
 
-fn latencies(plan: &Plan, session: &mut Session, progress: &ProgressBar, report: &mut Report) -> Result<()> {
-    if plan.messages.is_empty() {
-        return Ok(());
-    }
-    let millis = plan.millis;
-    let mut cases = vec![None];
-    for &size in &plan.messages {
-        cases.extend([Some((Over::Crosslane, size)), Some((Over::Bare, size))]);
-    }
-    let mut samples = by_turns(plan.runs, &cases, progress, |&case| {
-        let (near, _) = session.run(|key| match case {
-            Some((over, size)) => Case::PingPong { over, size, millis, stamped: false, key },
-            None => Case::Line { millis },
-        })?;
-        Ok(one_way(&near))
-    })?
-    .into_iter();
-    let line = samples.next().flatten();
-    for &size in &plan.messages {
-        let (ours, bare) = (samples.next().flatten(), samples.next().flatten());
-        for (name, factor) in [("one way", 1.0), ("there and back", 2.0)] {
-            let scaled = |sample: &Option<Sample>| sample.as_ref().map(|sample| sample.scaled(factor));
-            let limit = if factor > 1.0 { "a line's round trip" } else { LINE };
-            let mut figure =
-                Figure::new(&format!("message {name}"), bytes(size), Unit::Nanoseconds, scaled(&ours))
-                    .against(limit, scaled(&line))
-                    .against(BARE, scaled(&bare));
-            if size == LATENCY_BAR_SIZE && factor == 1.0 {
-                figure = figure.bar(LINE, LATENCY_BAR, None);
-            }
-            report.figures.push(figure);
-        }
-    }
-    Ok(())
+/// What is measured now.
+struct Run<'a> {
+    plan: &'a Plan,
+    session: &'a mut Session,
+    report: Report,
+    progress: ProgressBar,
 }
 
-/// Percentiles of stamped messages. Each includes one look at the clock on the way, two there and back.
-fn percentiles(
-    plan: &Plan,
-    session: &mut Session,
-    progress: &ProgressBar,
-    report: &mut Report,
-) -> Result<()> {
-    let name = |at: f64| if at == 100.0 { "longest".to_owned() } else { format!("p{at}") };
-    for &size in &plan.messages {
-        let mut seen = [(); 2].map(|()| vec![[Vec::new(), Vec::new()]; PERCENTILES.len()]);
-        for _ in 0..plan.runs {
-            for (over, seen) in [Over::Crosslane, Over::Bare].into_iter().zip(&mut seen) {
-                let millis = plan.millis;
-                let (near, far) =
-                    session.run(|key| Case::PingPong { over, size, millis, stamped: true, key })?;
-                progress.inc(1);
-                for ((way, trip), seen) in far.one_way_ns.iter().zip(&near.round_trip_ns).zip(seen) {
-                    #[expect(clippy::cast_precision_loss, reason = "a figure")]
-                    let (way, trip) = (*way as f64, *trip as f64);
-                    seen[0].push(way);
-                    seen[1].push(trip);
+impl Run<'_> {
+    /// Says what is measured now: beside the bar, or in a line of its own where there is no terminal for one.
+    fn begin(&self, part: &'static str) {
+        if self.progress.is_hidden() {
+            eprintln!("  {}/{} {part}", self.progress.position(), self.progress.length().unwrap_or(0));
+        }
+        self.progress.set_message(part);
+    }
+
+    fn add(&mut self, figure: Figure) {
+        self.report.figures.push(figure);
+    }
+
+    fn writes(&mut self) -> Result<()> {
+        let (mut window, plan) = (Window::new()?, self.plan);
+        let time = Duration::from_millis(plan.millis / 4);
+        let kinds = || Strategy::ALL.into_iter().map(Some).chain([None]);
+        let cases: Vec<_> =
+            plan.writes.iter().flat_map(|&size| kinds().map(move |kind| (size, kind))).collect();
+        let samples = by_turns(plan.runs, &cases, &self.progress, |&(size, kind)| {
+            Ok(match kind {
+                Some(kind) => window.rate(kind, size, time),
+                None => window.private_rate(size, time),
+            })
+        })?;
+        let limit =
+            |size| cases.iter().position(|&case| case == (size, None)).and_then(|at| samples[at].clone());
+        for (&(size, kind), sample) in cases.iter().zip(&samples) {
+            let Some(kind) = kind else { continue };
+            let case = format!("{}, {}", bytes(size), kind.name());
+            let mut figure =
+                Figure::new("write into a segment", case, Unit::GigabitsPerSecond, sample.clone());
+            if !kind.is_native() {
+                (figure.sample, figure.missing) = (None, Some("this processor has no such copy".to_owned()));
+            }
+            self.add(figure.against("private memcpy", limit(size)));
+        }
+        Ok(())
+    }
+
+    fn latencies(&mut self) -> Result<()> {
+        let (plan, millis) = (self.plan, self.plan.millis);
+        if plan.messages.is_empty() {
+            return Ok(());
+        }
+        let both = |&size| [Some((Over::Crosslane, size)), Some((Over::Bare, size))];
+        let cases: Vec<_> = [None].into_iter().chain(plan.messages.iter().flat_map(both)).collect();
+        let samples = by_turns(plan.runs, &cases, &self.progress, |&case| {
+            let (near, _) = self.session.run(|key| match case {
+                Some((over, size)) => Case::PingPong { over, size, millis, stamped: false, key },
+                None => Case::Line { millis },
+            })?;
+            Ok(one_way(&near))
+        })?;
+        for (&size, pair) in plan.messages.iter().zip(samples[1..].chunks(2)) {
+            for (name, factor, limit) in
+                [("one way", 1.0, LINE), ("there and back", 2.0, "a line's round trip")]
+            {
+                let scaled = |sample: &Option<Sample>| sample.as_ref().map(|sample| sample.scaled(factor));
+                let group = format!("message {name}");
+                let mut figure = Figure::new(&group, bytes(size), Unit::Nanoseconds, scaled(&pair[0]))
+                    .against(limit, scaled(&samples[0]))
+                    .against(BARE, scaled(&pair[1]));
+                if size == LATENCY_BAR_SIZE && factor == 1.0 {
+                    figure = figure.bar(LINE, LATENCY_BAR, None);
+                }
+                self.add(figure);
+            }
+        }
+        Ok(())
+    }
+
+    /// Percentiles of stamped messages. Each includes one look at the clock on the way, two there and back.
+    fn percentiles(&mut self) -> Result<()> {
+        let name = |at: f64| if at == 100.0 { "longest".to_owned() } else { format!("p{at}") };
+        let (plan, millis) = (self.plan, self.plan.millis);
+        for &size in &plan.messages {
+            let mut seen = [(); 2].map(|()| vec![[Vec::new(), Vec::new()]; PERCENTILES.len()]);
+            for _ in 0..plan.runs {
+                for (over, seen) in [Over::Crosslane, Over::Bare].into_iter().zip(&mut seen) {
+                    let case = |key| Case::PingPong { over, size, millis, stamped: true, key };
+                    let (near, far) = self.session.run(case)?;
+                    self.progress.inc(1);
+                    for ((way, trip), seen) in far.one_way_ns.iter().zip(&near.round_trip_ns).zip(seen) {
+                        #[expect(clippy::cast_precision_loss, reason = "a figure")]
+                        let (way, trip) = (*way as f64, *trip as f64);
+                        seen[0].push(way);
+                        seen[1].push(trip);
+                    }
+                }
+            }
+            let [ours, bare] = seen;
+            for (way, group) in ["one way, with clock", "there and back, with clock"].into_iter().enumerate()
+            {
+                for ((&at, ours), bare) in PERCENTILES.iter().zip(&ours).zip(&bare) {
+                    let case = format!("{}, {}", bytes(size), name(at));
+                    let [ours, bare] = [ours, bare].map(|runs| Sample::new(runs[way].clone()));
+                    self.add(Figure::new(group, case, Unit::Nanoseconds, ours).against(BARE, bare));
                 }
             }
         }
-        let [ours, bare] = seen;
-        for (way, group) in ["one way, with clock", "there and back, with clock"].into_iter().enumerate() {
-            for ((&at, ours), bare) in PERCENTILES.iter().zip(&ours).zip(&bare) {
-                let case = format!("{}, {}", bytes(size), name(at));
-                report.figures.push(
-                    Figure::new(group, case, Unit::Nanoseconds, Sample::new(ours[way].clone()))
-                        .against(BARE, Sample::new(bare[way].clone())),
-                );
-            }
-        }
+        Ok(())
     }
-    Ok(())
-}
 
-fn streams(
-    plan: &Plan,
-    both: bool,
-    session: &mut Session,
-    progress: &ProgressBar,
-    report: &mut Report,
-) -> Result<()> {
-    let millis = plan.millis;
-    let overs = [Over::Crosslane, Over::Bare];
-    let cases: Vec<_> = plan.streams.iter().flat_map(|&size| overs.map(|over| (over, size))).collect();
-    #[expect(clippy::cast_precision_loss, reason = "a figure")]
-    let mut samples = by_turns(plan.runs, &cases, progress, |&(over, size)| {
-        let (near, _) = session.run(|key| Case::Stream { over, size, millis, both, key })?;
-        Ok(near.messages as f64 / near.seconds)
-    })?
-    .into_iter();
-    let ways = if both { "both ways" } else { "one way" };
-    let mut rates = Vec::new();
-    for &size in &plan.streams {
-        let (ours, bare) = (samples.next().flatten(), samples.next().flatten());
-        #[expect(clippy::cast_precision_loss, reason = "a size")]
-        let gigabits = |sample: &Option<Sample>| sample.as_ref().map(|s| s.scaled(size as f64 * 8e-9));
-        let group = format!("stream {ways}");
-        let mut figure = Figure::new(&group, bytes(size), Unit::GigabitsPerSecond, gigabits(&ours))
-            .against(BARE, gigabits(&bare));
-        if size >= STREAM_BAR_FROM && !both {
-            figure = figure.bar(BARE, STREAM_BAR, None);
+    fn streams(&mut self, both: bool) -> Result<()> {
+        let (plan, millis) = (self.plan, self.plan.millis);
+        let overs = [Over::Crosslane, Over::Bare];
+        let cases: Vec<_> = plan.streams.iter().flat_map(|&size| overs.map(|over| (over, size))).collect();
+        #[expect(clippy::cast_precision_loss, reason = "a figure")]
+        let samples = by_turns(plan.runs, &cases, &self.progress, |&(over, size)| {
+            let (near, _) = self.session.run(|key| Case::Stream { over, size, millis, both, key })?;
+            Ok(near.messages as f64 / near.seconds)
+        })?;
+        let ways = if both { "both ways" } else { "one way" };
+        let mut rates = Vec::new();
+        for (&size, pair) in plan.streams.iter().zip(samples.chunks(2)) {
+            let figure = |what: &str, unit, [ours, bare]: [Option<Sample>; 2]| {
+                Figure::new(&format!("{what} {ways}"), bytes(size), unit, ours).against(BARE, bare)
+            };
+            #[expect(clippy::cast_precision_loss, reason = "a size")]
+            let gigabits = |at: usize| pair[at].as_ref().map(|sample| sample.scaled(size as f64 * 8e-9));
+            let mut bandwidth = figure("stream", Unit::GigabitsPerSecond, [0, 1].map(gigabits));
+            if size >= STREAM_BAR_FROM && !both {
+                bandwidth = bandwidth.bar(BARE, STREAM_BAR, None);
+            }
+            self.add(bandwidth);
+            rates.push(figure("messages", Unit::PerSecond, [pair[0].clone(), pair[1].clone()]));
         }
-        report.figures.push(figure);
-        rates.push(
-            Figure::new(&format!("messages {ways}"), bytes(size), Unit::PerSecond, ours).against(BARE, bare),
-        );
+        self.report.figures.extend(rates);
+        Ok(())
     }
-    report.figures.extend(rates);
-    Ok(())
 }
 
 /// How far two hosts are from each other.

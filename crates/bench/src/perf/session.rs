@@ -3,7 +3,7 @@
 use super::cases::{Case, Outcome};
 use super::link::{Descriptors, Link};
 use crate::affinity::{Cores, Pin};
-use crate::speaker::{Lines, Reaped, end_with_parent, own_program, tell};
+use crate::speaker::{Reaped, Speaker, end_with_parent, own_program, tell};
 use anyhow::{Context, Result};
 use crosslane_passing as passing;
 use rustix::net::{RecvFlags, SendFlags};
@@ -28,8 +28,7 @@ struct Here;
 #[derive(Debug)]
 pub struct Session {
     link: Link,
-    lines: Lines,
-    _child: Option<Reaped>,
+    lines: Speaker,
     key: u64,
     _pin: Pin,
 }
@@ -46,19 +45,19 @@ impl Session {
         let descriptors = Descriptors::create()?;
         let (near, far) = UnixStream::pair()?;
         let child = command.stdin(OwnedFd::from(far)).spawn();
-        let child = Some(Reaped(child.context("cannot start the answering process")?));
+        let child = Reaped(child.context("cannot start the answering process")?);
         let invitation = Invitation { core: cores.far, shared_core: cores.is_shared() };
         let invitation = serde_json::to_vec(&invitation)?;
         passing::send(&near, &invitation, &descriptors.all(), SendFlags::empty())?;
-        let mut session = Self { _child: child, ..Self::new(&descriptors, cores, near)? };
+        let mut session = Self::new(&descriptors, cores, Speaker::over(near, Some(child))?)?;
         let Here = session.lines.hear().context("the answering process does not start")?;
         Ok(session)
     }
 
     /// Talks to an other side that was started already, on `descriptors`.
-    pub fn new(descriptors: &Descriptors, cores: Cores, to: UnixStream) -> Result<Self> {
+    pub fn new(descriptors: &Descriptors, cores: Cores, lines: Speaker) -> Result<Self> {
         let link = descriptors.link(true, cores.is_shared())?;
-        Ok(Self { link, lines: Lines::over(to)?, _child: None, key: 1, _pin: Pin::to(cores.near)? })
+        Ok(Self { link, lines, key: 1, _pin: Pin::to(cores.near)? })
     }
 
     /// Runs one case on both sides: what this side saw, and what the other did. `case` gets the mark key.
@@ -121,7 +120,8 @@ mod tests {
             let _pin = Pin::to(cores.far).unwrap();
             serve(&link, far)
         });
-        let mut session = Session::new(&descriptors, cores, near.try_clone().unwrap()).unwrap();
+        let lines = Speaker::over(near.try_clone().unwrap(), None).unwrap();
+        let mut session = Session::new(&descriptors, cores, lines).unwrap();
         body(&mut session);
         drop(session);
         near.shutdown(std::net::Shutdown::Both).unwrap();

@@ -1,9 +1,9 @@
 //! A plain program that sends, and one that receives: sockets of the standard library and nothing of ours, so that
 //! the library preloaded into them is what is measured.
 
+use crate::clock::clock;
 use crate::speaker::{end_with_parent, tell};
 use anyhow::{Context, Result, ensure};
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -34,21 +34,6 @@ impl Moved {
 /// A sender has its connection.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Connected;
-
-/// Nanoseconds of the clock that all processes of a machine share.
-pub fn clock() -> u64 {
-    nanos(ClockId::Monotonic)
-}
-
-/// Processor time of this process, all its threads, user's and kernel's, ns.
-pub fn processor_time() -> u64 {
-    nanos(ClockId::ProcessCPUTime)
-}
-
-fn nanos(clock: ClockId) -> u64 {
-    let now = clock_gettime(clock);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
-}
 
 /// Receives from everybody who connects to `port`, each in a thread, until it is killed.
 ///

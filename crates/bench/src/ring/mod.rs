@@ -5,6 +5,7 @@
 
 pub mod flow;
 
+use crate::clock::clock;
 use crate::export::{heading, two, warnings, whole};
 use crate::figure::{Figure, Report, Sample, Unit, bytes};
 use crate::place;
@@ -102,7 +103,7 @@ impl Rig {
         for sender in &mut senders {
             let flow::Connected = sender.hear().context("a sender")?;
         }
-        let at = flow::clock() + u64::try_from(START.as_nanos())?;
+        let at = clock() + u64::try_from(START.as_nanos())?;
         senders.iter_mut().try_for_each(|sender| sender.say(&at))?;
         let rate = |sender: &mut Speaker| Ok(sender.hear::<Moved>().context("a sender")?.rate());
         senders.iter_mut().map(rate).collect()

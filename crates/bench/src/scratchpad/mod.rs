@@ -15,8 +15,7 @@ mod ring;
 
 use crate::affinity::Cores;
 use crate::figure::{Figure, Report, Sample, Unit, bytes};
-use crate::perf;
-use crate::perf::cables;
+use crate::perf::{self, cables};
 use crate::pumped::Chain;
 use anyhow::Result;
 pub use host::{BUFFER, Host, Transfer, Wake};
@@ -141,8 +140,7 @@ impl Ours {
             pumped(&mut chain)?;
             return Ok(Sample::new((0..self.runs).map(|_| pumped(&mut chain)).collect::<Result<_>>()?));
         }
-        let found = |figure: &&Figure| figure.group == group && figure.case == case;
-        Ok(self.neighbours.figures.iter().find(found).and_then(|figure| figure.sample.clone()))
+        Ok(self.neighbours.find(group, case).and_then(|figure| figure.sample.clone()))
     }
 }
 

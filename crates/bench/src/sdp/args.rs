@@ -84,32 +84,19 @@ pub fn run_sdp(args: &SdpArgs) -> Result<()> {
 
 /// Does what the measuring process started this one for; whether there was anything.
 fn be_a_program(args: &SdpArgs) -> Result<bool> {
-    if let [at, size] = &args.receive[..] {
-        let (at, size) = (at.parse()?, size.parse()?);
-        match args.native {
-            Some(manner) => native::receive(manner, at, size)?,
-            None => flow::receive(at, size)?,
+    let size = |text: &String| text.parse::<usize>();
+    match (&args.receive[..], &args.send[..], &args.reply[..], &args.ask[..], args.native) {
+        ([at, len], .., None) => flow::receive(at.parse()?, size(len)?)?,
+        ([at, len], .., Some(manner)) => native::receive(manner, at.parse()?, size(len)?)?,
+        (_, [to, len], .., None) => flow::send(to.parse()?, size(len)?)?,
+        (_, [to, len], .., Some(manner)) => native::send(manner, to.parse()?, size(len)?)?,
+        (_, _, [at, asked, answer], _, None) => flow::reply(at.parse()?, size(asked)?, size(answer)?)?,
+        (_, _, [at, asked, answer], _, Some(_)) => native::reply(at.parse()?, size(asked)?, size(answer)?)?,
+        (.., [to, asked, answer], None) => flow::ask(to.parse()?, size(asked)?, size(answer)?)?,
+        (.., [to, asked, answer], Some(manner)) => {
+            native::ask(manner, to.parse()?, size(asked)?, size(answer)?)?
         }
-    } else if let [to, size] = &args.send[..] {
-        let (to, size) = (to.parse()?, size.parse()?);
-        match args.native {
-            Some(manner) => native::send(manner, to, size)?,
-            None => flow::send(to, size)?,
-        }
-    } else if let [at, question, answer] = &args.reply[..] {
-        let (at, question, answer) = (at.parse()?, question.parse()?, answer.parse()?);
-        match args.native {
-            Some(_) => native::reply(at, question, answer)?,
-            None => flow::reply(at, question, answer)?,
-        }
-    } else if let [to, question, answer] = &args.ask[..] {
-        let (to, question, answer) = (to.parse()?, question.parse()?, answer.parse()?);
-        match args.native {
-            Some(manner) => native::ask(manner, to, question, answer)?,
-            None => flow::ask(to, question, answer)?,
-        }
-    } else {
-        return Ok(false);
+        _ => return Ok(false),
     }
     Ok(true)
 }

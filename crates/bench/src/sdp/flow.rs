@@ -2,7 +2,7 @@
 //! what is measured: one sends blocks of a size, another receives; or one asks and another answers. A second thread of
 //! each tells, whenever it is asked, how far it has come and what processor time the process has used.
 
-use crate::ring::flow::{clock, processor_time};
+use crate::clock::{clock, processor_time};
 use crate::speaker::{end_with_parent, tell};
 use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! A plain program that sends messages, and one that receives them, each telling what its calls cost it: time of its
 //! processor, and time in which it could not run.
 
-use crate::ring::flow::processor_time as busy;
+use crate::clock::processor_time as busy;
 use crate::speaker::{end_with_parent, tell};
 use anyhow::{Context, Result, ensure};
 use rustix::net::sockopt::tcp_congestion;

@@ -58,17 +58,17 @@ pub(super) fn describe(
         });
     }
     Ok(State {
-        name: order.name.clone(),
-        topology: order.topology,
-        mark: format!("{}:{}:{}", order.name, keeper.pid, keeper.start),
+        name: order.options.name.clone(),
+        topology: order.options.topology,
+        mark: format!("{}:{}:{}", order.options.name, keeper.pid, keeper.start),
         keeper,
         ready: false,
         user: user.map(AsRawFd::as_raw_fd),
         tun,
-        program: order.keeper.clone(),
-        sockets: order.sockets.clone(),
+        program: order.programs.keeper.clone(),
+        sockets: order.programs.sockets.clone(),
         hosts,
-        cables: cables(order.hosts, order.topology),
+        cables: cables(order.options.hosts, order.options.topology),
         cut: Vec::new(),
     })
 }
