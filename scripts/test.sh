@@ -131,11 +131,12 @@ stage_unit() {
 }
 
 # Daemons joined by posted cables: moves, hosts between, native streams and one-sided access, by the tests that the stage `unit` runs
-# on soft ones, and a program that goes over to TCP. The seed is printed.
+# on soft ones, a program that goes over to TCP, and one that sends several buffers by one call. The seed is printed.
 stage_posted() {
     export CROSSLANE_TEST_DELAY_US=0-200 CROSSLANE_QUIRKS_DELAY_US=0-1000
     { limited 600 cargo test --locked -p crosslane-node --test pair --test ring --test transit --test onesided --no-fail-fast -- \
-        --show-output && limited 300 cargo test --locked -p crosslane-sockets --test quirks -- out_of_band; } || again posted
+        --show-output && limited 300 cargo test --locked -p crosslane-sockets --test quirks -- out_of_band &&
+        limited 300 cargo test --locked -p crosslane-sockets --test quirks -- gathered; } || again posted
 }
 
 # Random socket calls on the kernel's TCP and on streams, for 45 s, always the same ones, so that what fails is the change

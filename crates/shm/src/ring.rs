@@ -23,6 +23,7 @@ mod open;
 mod producer;
 mod push;
 mod room;
+mod source;
 mod take;
 mod unfinished;
 
@@ -30,6 +31,7 @@ pub use consumer::{Consumer, Head};
 pub use credit::{Credits, Duplex};
 pub use cursor::Cursor;
 pub use producer::{ANNOUNCED, EASY, Offer, Producer};
+pub use source::{Gather, Source};
 
 use crosslane_wire::DecodeError;
 use crosslane_wire::segment::{LINE, RING};

@@ -9,7 +9,7 @@ use crate::segments::Retention;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::Load;
 use crosslane_shm::guarded::Fault;
-use crosslane_shm::ring::Violation;
+use crosslane_shm::ring::{Source, Violation};
 use crosslane_wire::record::{Kind, MAX_PAYLOAD};
 use crosslane_wire::segment::{ACKED, RETENTION, RETENTION_MIN};
 
@@ -30,16 +30,16 @@ impl End {
     }
 
     /// Pushes as many of `bytes` as there is room for, and keeps them; a [`Fault`] if a page of the first record is not mapped.
-    pub(super) fn push_kept(
+    pub(super) fn push_kept<'a>(
         &self,
         tx: &Generation,
         kept: &Retention,
-        bytes: &[u8],
+        bytes: impl Source<'a>,
         cpu: u16,
     ) -> Result<Result<usize, Fault>, Failure> {
         let mut done = 0;
-        while done < bytes.len() {
-            let wanted = (bytes.len() - done).min(usize::try_from(MAX_PAYLOAD).unwrap_or(usize::MAX));
+        while done < bytes.length() {
+            let wanted = (bytes.length() - done).min(usize::try_from(MAX_PAYLOAD).unwrap_or(usize::MAX));
             let room = self.keeping_room(tx, wanted as u64)?;
             if room < (wanted as u64).min(WORTHWHILE) {
                 if self.lengthen(tx, kept)? {
@@ -47,14 +47,14 @@ impl End {
                 }
                 break;
             }
-            let piece = &bytes[done..done + wanted.min(usize::try_from(room).unwrap_or(usize::MAX))];
+            let piece = bytes.range(done..done + wanted.min(usize::try_from(room).unwrap_or(usize::MAX)));
             let pushed = match self.push_piece(tx, kept, piece, cpu)? {
                 Ok(pushed) => pushed,
                 Err(fault) if done == 0 => return Ok(Err(fault)),
                 Err(_) => break,
             };
             done += pushed;
-            if pushed < piece.len() {
+            if pushed < piece.length() {
                 break;
             }
         }
@@ -62,11 +62,11 @@ impl End {
     }
 
     /// Pushes as many bytes of `piece`, all of which can be kept, as there is room for.
-    fn push_piece(
+    fn push_piece<'a>(
         &self,
         tx: &Generation,
         kept: &Retention,
-        piece: &[u8],
+        piece: impl Source<'a>,
         cpu: u16,
     ) -> Result<Result<usize, Fault>, Failure> {
         let (producer, segments) = (&self.shared.producer, &tx.segments);
@@ -74,7 +74,13 @@ impl End {
         let pushed = producer.push_guarded(&segments.outbound, &self.credits(tx), Kind::Data, piece, cpu)?;
         let Ok(pushed) = pushed else { return Ok(pushed) };
         let cap = self.keeping_cap()?;
-        if kept.keep(cap, unit, &piece[..pushed]).is_err() {
+        let mut at = unit;
+        let all_kept = piece.range(0..pushed).slices().try_for_each(|slice| {
+            let from = at;
+            at = at.saturating_add(slice.len() as u64);
+            kept.keep(cap, from, slice)
+        });
+        if all_kept.is_err() {
             // Another thread unmapped the memory between the two copies: the bytes under way could not be sent again.
             self.give_up("the memory that is sent went away");
             return Err(Failure::Reset);
@@ -123,7 +129,7 @@ impl End {
         }
         let mut bytes = vec![0; usize::try_from(to.saturating_sub(from).min(cap)).unwrap_or(0)];
         let mut done = 0;
-        while done < bytes.len() {
+        while done < bytes.length() {
             done += kept.copy(cap, from.wrapping_add(done as u64), &mut bytes[done..]);
         }
         // If this process is killed in between, the ring keeps nothing, rather than wrong bytes.

@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use crosslane_shm::Load;
 use crosslane_shm::guarded::{self, Fault};
 use crosslane_shm::lock::{forget_busy, let_settle};
+use crosslane_shm::ring::{Gather, Source};
 use crosslane_stream::{Direction, handle_send};
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::{Kind, MAX_PAYLOAD};
@@ -331,57 +332,59 @@ impl End {
         tid: u32,
         tx: &Generation,
         buffers: &[IoSlice<'_>],
-        mut skip: usize,
+        skip: usize,
         most: usize,
     ) -> Result<usize, Failure> {
-        let mut done = self.hand_out(tid, tx, buffers, skip)?;
+        let done = self.hand_out(tid, tx, buffers, skip)?;
         if done > 0 {
             return Ok(done);
         }
-        let (producer, segments) = (&self.shared.producer, &tx.segments);
-        if buffers.len() > 1 && !begins_there(buffers, skip) {
+        let cpu = self.processor();
+        if let [buffer] = buffers {
+            let rest = buffer.get(skip..).unwrap_or_default();
+            return self.push_bytes(tx, &rest[..rest.len().min(most)], cpu);
+        }
+        if !begins_there(buffers, skip) {
             return Err(Failure::Fault);
         }
-        let cpu = self.processor();
-        for buffer in buffers {
-            let Some(rest) = buffer.get(skip..) else {
-                skip -= buffer.len();
-                continue;
-            };
-            skip = 0;
-            let rest = &rest[..rest.len().min(most - done)];
-            let pushed = match segments.keeping() {
-                None => {
-                    producer.push_guarded(&segments.outbound, &self.credits(tx), Kind::Data, rest, cpu)?
-                }
-                Some(kept) => self.push_kept(tx, kept, rest, cpu)?,
-            };
-            let pushed = match pushed {
-                Ok(pushed) => pushed,
-                Err(_) if done > 0 => break,
-                Err(Fault) => self.push_there(tx, rest, cpu)?,
-            };
-            done += pushed;
-            if pushed < rest.len() {
-                break;
-            }
+        self.push_gathered(tx, Gather::new(buffers, skip, most), cpu)
+    }
+
+    #[inline(never)]
+    fn push_gathered(&self, tx: &Generation, bytes: Gather<'_>, cpu: u16) -> Result<usize, Failure> {
+        self.push_bytes(tx, bytes, cpu)
+    }
+
+    #[inline(always)]
+    fn push_bytes<'a>(&self, tx: &Generation, bytes: impl Source<'a>, cpu: u16) -> Result<usize, Failure> {
+        match self.push_or_fault(tx, bytes, cpu)? {
+            Ok(pushed) => Ok(pushed),
+            Err(Fault) => self.push_there(tx, bytes, cpu),
         }
-        Ok(done)
     }
 
     /// Called if a page of the first record's bytes is not mapped: pushes a record of [`KERNEL_PIECE`] bytes, as the
     /// kernel would send, or fails with the fault.
     #[cold]
-    fn push_there(&self, tx: &Generation, bytes: &[u8], cpu: u16) -> Result<usize, Failure> {
-        let Some(piece) = bytes.get(..KERNEL_PIECE).filter(|piece| piece.len() < bytes.len()) else {
+    fn push_there<'a>(&self, tx: &Generation, bytes: impl Source<'a>, cpu: u16) -> Result<usize, Failure> {
+        if bytes.length() <= KERNEL_PIECE {
             return Err(Failure::Fault);
-        };
+        }
+        Ok(self.push_or_fault(tx, bytes.range(0..KERNEL_PIECE), cpu)??)
+    }
+
+    /// Pushes as many of `bytes` as there is room for, and keeps them where the circuit can lose them.
+    #[inline(always)]
+    fn push_or_fault<'a>(
+        &self,
+        tx: &Generation,
+        bytes: impl Source<'a>,
+        cpu: u16,
+    ) -> Result<Result<usize, Fault>, Failure> {
+        let (ring, credits) = (&tx.segments.outbound, self.credits(tx));
         Ok(match tx.segments.keeping() {
-            None => {
-                let (ring, credits) = (&tx.segments.outbound, self.credits(tx));
-                self.shared.producer.push_guarded(ring, &credits, Kind::Data, piece, cpu)??
-            }
-            Some(kept) => self.push_kept(tx, kept, piece, cpu)??,
+            None => self.shared.producer.push_guarded(ring, &credits, Kind::Data, bytes, cpu)?,
+            Some(kept) => self.push_kept(tx, kept, bytes, cpu)?,
         })
     }
 

@@ -2,7 +2,7 @@
 //! may be unmapped.
 
 use super::open::GATHERED;
-use super::{Credits, Producer, Violation};
+use super::{Credits, Producer, Source, Violation};
 use crate::account::{self, Function};
 use crate::guarded::Fault;
 use crate::{Inbound, Outbound, Store};
@@ -31,16 +31,22 @@ impl Producer {
     /// As [`Self::push`], from a program's memory, whose pages may be unmapped. A record of which a page is missing is
     /// not pushed: the call returns the bytes of the records before it, or [`Fault`] if it is the first.
     #[inline(always)]
-    pub fn push_guarded(
+    pub fn push_guarded<'a>(
         &self,
         ring: &impl Store,
         credits: &impl Credits,
         kind: Kind,
-        bytes: &[u8],
+        bytes: impl Source<'a>,
         cpu: u16,
     ) -> Result<Result<usize, Fault>, Violation> {
-        let fill = |at, part: Range<usize>| ring.write_guarded(at, &bytes[part]);
-        self.push_by(ring, credits, kind, bytes.len(), cpu, fill)
+        let fill = |mut at, part: Range<usize>| {
+            for slice in bytes.range(part).slices() {
+                ring.write_guarded(at, slice)?;
+                at += slice.len();
+            }
+            Ok(())
+        };
+        self.push_by(ring, credits, kind, bytes.length(), cpu, fill)
     }
 
     /// Pushes as many of `len` bytes as there is room for; `fill` copies a range of them to a byte of the segment, or fails.
