@@ -268,13 +268,19 @@ pub fn run(command: &mut Command, patience: Duration) -> Result<Printed> {
 
 /// Whether one of the processes in the network namespace of `pid` listens on TCP port `port`.
 pub fn listens(pid: i32, port: u16) -> bool {
+    queued(pid, port).is_some()
+}
+
+/// How many connections wait for an `accept` at TCP port `port` in the network namespace of `pid`; `None` if nobody listens there.
+pub fn queued(pid: i32, port: u16) -> Option<u32> {
     let suffix = format!(":{port:04X}");
-    ["tcp", "tcp6"].iter().any(|table| {
+    ["tcp", "tcp6"].iter().find_map(|table| {
         let text = fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
-        text.lines().skip(1).any(|line| {
-            let mut words = line.split_whitespace().skip(1);
-            let (local, state) = (words.next(), words.nth(1));
-            local.is_some_and(|local| local.ends_with(&suffix)) && state == Some("0A")
+        text.lines().skip(1).find_map(|line| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            let [_, local, _, "0A", queues, ..] = words[..] else { return None };
+            let (_, waiting) = queues.split_once(':').filter(|_| local.ends_with(&suffix))?;
+            u32::from_str_radix(waiting, 16).ok()
         })
     })
 }

@@ -1,7 +1,7 @@
 //! A daemon dies or does not run while programs sleep, connect or accept.
 
 use anyhow::{Context, Result, ensure};
-use crosslane_e2e::program::Program;
+use crosslane_e2e::program::{Program, queued};
 use crosslane_e2e::python::Script;
 use crosslane_e2e::rig::Rig;
 use crosslane_e2e::{PATIENCE, WORK, echo, package, wait_for};
@@ -86,6 +86,10 @@ fn announced(rig: &Rig, python: &Path) -> Result<(Program, Program)> {
     let server = Script::Late.server(rig, "h2", python, &["server", "::", &port.to_string()], port)?;
     let mut client = ask(rig, Script::Late, python, port)?;
     client.says("sent")?;
+    // The last segment of the kernel's handshake comes by the daemons, and may still be under way.
+    wait_for("the connection is in the server's queue", PATIENCE, || {
+        (queued(server.pid(), port) == Some(1)).then_some(()).ok_or_else(|| server.tail())
+    })?;
     Ok((server, client))
 }
 
