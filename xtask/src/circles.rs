@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_are_found_at_each_level_and_through_others() {
+    fn cycle_found_at_each_level_and_through_others() {
         let uses = graph(&[
             ("a", &["b"]),
             ("b", &["c/x"]),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_followed_from_where_they_stand() {
+    fn cycle_paths_resolve_from_their_own_module() {
         let code = "use crate::{a, b::c}; use super::d; use e::F; mod g; \
                     fn h() { crate::i::j(); self::k::l(); super::super::m::n(); }\n\
                     #[cfg(test)] mod tests { use crate::z; }";
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_circle_and_one_that_is_gone_are_told() {
+    fn cycle_new_or_gone_is_reported() {
         let found = BTreeMap::from([("node".to_owned(), vec![set(&["a", "b"])])]);
         assert!(compare(&found, &[("node", &["a", "b"])]).is_empty());
         assert_eq!(compare(&found, &[]).len(), 1);

@@ -22,7 +22,7 @@ pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
         };
     }
     test.args(["test", "--locked", "-p", "crosslane-sockets", "--test", "differ", "--", "--nocapture"]);
-    let status = test.arg("streams_are_like_the_kernels_tcp").status().context("cargo")?;
+    let status = test.arg("streams_equal_kernel_tcp").status().context("cargo")?;
     ensure!(status.success(), "streams differ from the kernel's TCP ({status})");
     Ok(())
 }

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_keyword_is_found_and_the_word_is_not() {
+    fn unsafe_keyword_is_found_and_the_word_is_not() {
         let source = "// unsafe {\nfn a() { unsafe { b() } }\n/* unsafe\n /* unsafe */ unsafe */\n\
                       let s = \"unsafe \\\" unsafe\"; let r = r#\"unsafe \" \"#;\n#![forbid(unsafe_code)]\n\
                       let c = '\"'; m! { unsafe impl X for Y<'_> {} }\n";
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn this_repository_is_seen() {
+    fn sources_include_this_repository() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("above");
         assert!(rust_files(root).expect("files").len() > 10);
     }

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_health_of_a_server_is_read() {
+    fn haproxy_server_health_is_parsed() {
         let line = |name: &str, status: &str| format!("back,{name}{},{status},1,\n", ",0".repeat(15));
         let text = line("s0", "UP") + &line("s1", "DOWN");
         assert_eq!(

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_whole_window_counts() {
+    fn kafka_last_whole_window_counts() {
         let out = "log4j:WARN no appenders\n10 records sent, 2.0 records/sec (0.54 MB/sec), 1 ms avg latency\n\
                    30 records sent, 6.5 records/sec (0.54 MB/sec), 1 ms avg latency\n\
                    50 records sent, 4.2 records/sec (0.27 MB/sec), 1 ms avg latency, 3 ms 50th\n";

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_agent_starts_what_it_is_told_where_it_is_told() {
+    fn mpi_agent_starts_the_given_command_on_the_given_host() {
         let folder = std::env::temp_dir().join(format!("crosslane-agent-{}", std::process::id()));
         let start = |program: &str| {
             let mut command = Command::new("echo");

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_are_counted() {
+    fn nbd_counts_both_directions() {
         let out =
             "fio: connected\n{\"jobs\": [{\"error\": 0, \"read\": {\"io_bytes\": 3000000, \"runtime\": 500},
             \"write\": {\"io_bytes\": 1000000, \"runtime\": 400}}]}";

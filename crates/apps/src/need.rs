@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named_with_its_package() {
+    fn need_names_what_is_missing_and_its_package() {
         let needs =
             [Need::new("sh", "dash"), Need::new("/no/such/file", "nothing"), Need::new("no-such", "x")];
         assert_eq!(missing(&needs), Some(&needs[1]));

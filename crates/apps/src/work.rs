@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_tells_what_was_done() {
+    fn work_done_is_read_from_the_last_line() {
         let work = Work::json("warning\n{\"count\": 300, \"seconds\": 1.5}\n").unwrap();
         assert_eq!((work.count, work.rate()), (300.0, 200.0));
         assert_eq!(work.processor, None);

@@ -122,14 +122,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cores_are_two_numbers() {
+    fn affinity_cores_are_two_numbers() {
         assert_eq!("0, 3".parse::<Cores>().unwrap(), Cores { near: 0, far: 3 });
         assert!("1".parse::<Cores>().is_err());
         assert!("a,b".parse::<Cores>().is_err());
     }
 
     #[test]
-    fn a_pin_is_undone() {
+    fn affinity_pin_is_undone() {
         let before = sched_getaffinity(None).unwrap();
         let far = Cores::pick().unwrap().far;
         let pin = Pin::to(far).unwrap();

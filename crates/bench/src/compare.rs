@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn every_program_that_is_installed_runs_over_loopback() {
+    fn compare_runs_every_installed_program_over_loopback() {
         let here = [Here::new(), Here::new()];
         let setting = Setting { runs: 1, effort: Effort::Short, bars: true, remark: String::new() };
         for program in all() {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_connections_cost_little_over_loopback() {
+    fn compare_idle_connections_cost_little_over_loopback() {
         if find("python3").is_none() {
             return println!("skipped: python3 is not installed");
         }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_installed_is_named() {
+    fn compare_names_what_is_not_installed() {
         let why = absence(&["sh", "crosslane-no-such-program"]);
         assert_eq!(why.as_deref(), Some("crosslane-no-such-program is not installed"));
         assert_eq!(absence(&["sh"]), None);

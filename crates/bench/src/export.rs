@@ -205,14 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_each_reference_with_its_ratio() {
+    fn table_has_each_reference_with_its_ratio() {
         let text = table(&report());
         assert!(text.contains("80.0      19.0   4.21          20.0   4.00  met"), "{text}");
         assert!(text.contains("note: nginx: missing: wrk is not installed"), "{text}");
     }
 
     #[test]
-    fn a_summary_is_one_table_that_says_what_is_missing() {
+    fn summary_is_one_table_that_says_what_is_missing() {
         let text = summary(&report());
         assert_eq!(text.matches("crosslane").count(), 1, "{text}");
         assert!(text.contains("iperf3, one stream") && text.contains("note: nginx: missing: wrk"), "{text}");

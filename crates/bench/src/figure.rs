@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn medians_and_quartiles() {
+    fn figure_medians_and_quartiles() {
         let odd = sample(&[5.0, 1.0, 3.0, 2.0, 4.0]).unwrap();
         assert_eq!((odd.median, odd.spread), (3.0, 2.0 / 3.0));
         assert_eq!(sample(&[1.0, 2.0]).unwrap().median, 1.5);
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_above_one_is_better_whatever_the_unit() {
+    fn figure_ratio_above_one_is_better_in_any_unit() {
         let rate = Figure::new("a", "b", Unit::PerSecond, sample(&[30.0])).against("tcp", sample(&[10.0]));
         let time = Figure::new("a", "b", Unit::Microseconds, sample(&[2.0])).against("tcp", sample(&[50.0]));
         assert_eq!(rate.ratio(&rate.references[0]), Some(3.0));
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_compared_one_by_one() {
+    fn figure_turns_are_compared_one_by_one() {
         let sample = |runs: &[f64]| Sample::new(runs.to_vec());
         let figure = |runs: &[f64]| {
             let ours = Figure::new("a", "b", Unit::MegabytesPerSecond, sample(runs)).by_turns();
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_that_is_missing_does_not_meet_its_bar() {
+    fn figure_missing_misses_its_bar() {
         let mut report = Report::new("test");
         report.figures.push(Figure::new("a", "b", Unit::PerSecond, None).bar("tcp", 1.0, None));
         report.figures.push(Figure::failed("transit", &anyhow::anyhow!("no lab")));

@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_through_every_pump_and_back() {
+    fn pump_passes_bytes_both_ways() {
         for pumps in 0..=2 {
             let mut chain = Chain::new(pumps).unwrap();
             for size in [64, 1 << 20] {

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_answered() {
+    fn speaker_answers_each_line() {
         let mut speaker = shell("read line; echo $line; echo nonsense");
         speaker.say(&7).unwrap();
         assert_eq!(speaker.hear::<u32>().unwrap(), 7);

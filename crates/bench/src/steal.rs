@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbed_run_is_repeated_and_the_best_one_counts() {
+    fn steal_repeats_a_disturbed_run_and_the_best_counts() {
         let mut steals = [9.0, 6.0, 8.0].into_iter().enumerate();
         assert_eq!(least(|| Ok(steals.next().unwrap())).unwrap(), (1, 6.0));
         let mut steals = [9.0, 2.0].into_iter().enumerate();

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_there_is_not_run_in_silence() {
+    fn suite_reports_what_is_missing() {
         let quick = |only: &[&str]| Quick {
             runs: 1,
             effort: Effort::Short,
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_measured_misses_its_bar() {
+    fn suite_unmeasured_misses_its_bar() {
         let figure = |measured| idle_figure("idle", String::new(), 2.0, measured);
         assert_eq!(figure(Ok(vec![0.0, 1.9, 0.1])).meets_bar(), Some(true));
         assert_eq!(figure(Ok(vec![2.1])).meets_bar(), Some(false));

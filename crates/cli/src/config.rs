@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_as_in_the_file() {
+    fn config_sizes_are_as_in_the_file() {
         let sizes: Vec<String> = [16 << 30, 8 << 20, 65536, 1000, 3 << 39].map(size).into();
         assert_eq!(sizes, ["16G", "8M", "64K", "1000", "1536G"]);
     }

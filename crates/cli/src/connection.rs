@@ -78,7 +78,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[test]
-    fn our_own_connections_are_found() {
+    fn connections_of_this_process_are_found() {
         for address in ["127.0.0.1:0", "[::]:0"] {
             let Ok(listener) = TcpListener::bind(address) else { continue };
             let port = listener.local_addr().expect("bound").port();

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_failure_has_its_code() {
+    fn exit_code_of_each_failure() {
         assert_eq!(code_of(&usage("x")), USAGE);
         assert_eq!(code_of(&anyhow::anyhow!("x")), FAILED);
         assert_eq!(code_of(&LabError::NotUp { name: "x".into(), folder: "/".into() }.into()), NO_LAB);

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn each_connection_has_its_way_and_reason() {
+    fn explain_shows_way_and_reason_of_each_connection() {
         let way = |it| {
             let row = row(&it, &answer(), &[], Some("curl"));
             (Some(row.way.to_owned()), row.why)
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_has_its_circuit_in_its_row_and_another_connection_has_none() {
+    fn explain_shows_the_circuit_of_streams_alone() {
         let json = |it| serde_json::to_value(row(&it, &answer(), &[], Some("curl"))).expect("JSON");
         let stream = json(connection(3, "10.86.0.1:5", "10.86.0.2:80"));
         assert_eq!((&stream["role"], &stream["modes"]["transfer"]), (&json!("client"), &json!("auto")));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_without_connections_says_so() {
+    fn explain_says_that_a_process_has_no_connections() {
         let mut out = Vec::new();
         print(&[], &mut out).expect("printed");
         assert_eq!(out, b"no TCP connections\n");

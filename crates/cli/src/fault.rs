@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_that_moved_are_told_and_none_are_not() {
+    fn cut_reports_streams_that_moved() {
         let longest = Duration::from_micros(1320);
         let line = moved(Moves { streams: 2, longest });
         assert_eq!(line, "  2 streams moved to another way, the longest pause 1.3 ms\n");
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_is_told_in_json() {
+    fn cut_is_reported_in_json() {
         let hosts = ["h1".to_owned(), "h2".to_owned()];
         let ends = vec![(hosts[0].clone(), Some(Duration::from_micros(1500))), (hosts[1].clone(), None)];
         let moves = Moves { streams: 2, longest: Duration::from_millis(3) };

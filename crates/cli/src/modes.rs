@@ -161,14 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_is_told_with_its_rule_as_long_as_that_says_so() {
+    fn mode_choice_is_shown_with_its_rule_while_it_holds() {
         let told = |transfer| of(&circuit(transfer), &rules()).transfer_rule;
         assert_eq!(told("bcopy").as_deref(), Some("transfer bcopy client c* 10.86.0.0/24:*"));
         assert_eq!(told("read-zcopy"), None, "the rules are others now");
     }
 
     #[test]
-    fn what_a_mode_could_not_carry_is_told_with_the_reason() {
+    fn mode_shows_why_bytes_went_another_way() {
         let mut told = of(&circuit("read-zcopy"), &rules());
         assert!(fallen_back(&told).is_some_and(|why| why.contains("registered buffers")), "{told:?}");
         told.sent = Direction { read_zcopy: 2048, ..Direction::default() };
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn each_stream_has_a_line_for_each_direction() {
+    fn modes_have_a_line_per_stream_and_direction() {
         let modes = of(&circuit("bcopy"), &rules());
         let mut out = Vec::new();
         print(&[(5, &modes)], &mut out).expect("printed");

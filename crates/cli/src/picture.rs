@@ -177,13 +177,13 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_is_a_ring() {
+    fn picture_of_a_ring_is_a_ring() {
         assert_eq!(lines(1, &ring(5), &[], 80, true), ["┌─ [h1] ── h2 ── h3 ─┐", "└─ h5 ── h4 ─────────┘"]);
         assert_eq!(lines(3, &ring(3), &[], 80, false), ["+- h1 -- h2 -+", "+- [h3] -----+"]);
     }
 
     #[test]
-    fn a_link_that_was_seen_is_drawn_as_lost() {
+    fn picture_draws_a_link_seen_before_as_lost() {
         let all = ring(4);
         let whole = |gone: Link| all.iter().copied().filter(|link| *link != gone).collect::<Vec<_>>();
         assert_eq!(lines(1, &whole((1, 2)), &all, 80, true), ["┌─ [h1] ╳╳ h2 ─┐", "└─ h4 ── h3 ───┘"]);
@@ -192,21 +192,21 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_and_a_pair_are_rows() {
+    fn picture_of_a_chain_or_pair_is_a_row() {
         assert_eq!(lines(2, &[(1, 2), (2, 3)], &[], 80, true), ["h1 ── [h2] ── h3"]);
         assert_eq!(lines(1, &[(1, 2)], &[], 80, false), ["[h1] -- h2"]);
         assert!(lines(1, &[], &[], 80, true).is_empty());
     }
 
     #[test]
-    fn a_large_ring_in_a_narrow_terminal_is_wrapped() {
+    fn picture_wraps_a_large_ring_in_a_narrow_terminal() {
         let text = lines(1, &ring(64), &[], 40, true);
         assert!(text.len() > 5 && text.iter().all(|line| line.chars().count() <= 40), "{text:#?}");
         assert!(text[0].starts_with("[h1] ── h2") && text.last().unwrap().ends_with("h64 ── [h1]"));
     }
 
     #[test]
-    fn other_networks_are_lists() {
+    fn picture_of_other_networks_is_a_list() {
         let torus = [(1, 2), (1, 3), (1, 4), (2, 3)];
         let text = lines(1, &torus, &[(3, 4)], 80, true);
         assert_eq!(text, ["[h1]  h2 h3 h4", "h2    h1 h3", "h3    h1 h2 (h4)", "h4    h1 (h3)"]);

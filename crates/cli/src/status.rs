@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_counters_are_spread() {
+    fn status_spreads_groups_of_counters() {
         let plain = [("Rule".to_owned(), 1), ("NoListener".to_owned(), 2)].into();
         let text =
             printed(&counters_table(&Counters { wakes: 3, plain, ..Counters::default() }).expect("counters"));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_shows_what_goes_through_it() {
+    fn status_port_shows_its_traffic() {
         let text = printed(&ports_table(&[Port {
             name: "right".to_owned(),
             link: Link::Cut,
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_sees_what_it_has_and_may_have() {
+    fn status_user_shows_its_use_and_quota() {
         let sessions = Use { used: 3, limit: Some(9) };
         let window = vec![WindowUse { port: 0, used: 1024, limit: None }];
         let holds = Holds { sessions, window, ..Holds::default() };
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_of_a_host_is_a_dash() {
+    fn status_shows_unknown_values_as_a_dash() {
         let text = printed(&hosts_table(&[Host::default()]));
         assert!(text.lines().nth(1).is_some_and(|row| row.contains("-  -")), "{text}");
         assert!(circuits_table(&[]).is_empty());

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up() {
+    fn table_columns_line_up() {
         let mut table = Table::new("name|>bytes");
         table.row(["right".into(), "7".into()]);
         table.row(["l".into(), "1234567".into()]);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_and_units_are_for_people() {
+    fn table_cells_are_rounded_with_units() {
         assert_eq!(or_dash(None::<u8>), "-");
         assert_eq!(list(&["a", "1"]), "a 1");
         assert_eq!(bytes(512.0), "512 B");

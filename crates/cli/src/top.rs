@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_increases_over_time() {
+    fn top_rates_are_increases_over_time() {
         let before = Status { ports: vec![port("right", 100, 0)], ..counted(5, 0) };
         let now = Status { ports: vec![port("right", 300, 0), port("left", 50, 0)], ..counted(9, 0) };
         let rates = Rates { before: &before, now: &now, seconds: 2.0 };
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_has_the_ring_and_what_goes_through_each_cable() {
+    fn top_shows_the_ring_and_traffic_of_each_cable() {
         let before = Status { ports: vec![port("right", 0, 0)], ..Status::default() };
         let (link, peer) = (status::Link::Up, Some(HostId(2)));
         let right = Port { link, peer, streams: 3, transits: 5, ..port("right", 125_000_000, 250_000) };
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restarted_daemon_counts_from_nothing() {
+    fn top_starts_from_zero_after_a_daemon_restart() {
         let (before, now) = (counted(50, 0), counted(4, 0));
         let rates = Rates { before: &before, now: &now, seconds: 1.0 };
         assert_eq!(rates.json().expect("JSON")["counters_per_s"]["wakes"], 4.0);

@@ -230,7 +230,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn medians_and_bytes_of_a_window() {
+    fn honest_medians_and_bytes_of_a_window() {
         let lines = [
             json!({"echo": [5, 1], "setup": [9], "machine": [7], "sent": 10}),
             json!({"echo": [3], "setup": [], "machine": [], "sent": 30}),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn three_times_slower_is_the_limit() {
+    fn honest_limit_is_three_times_slower() {
         let (echo_ns, setup_ns, machine_ns) = (1_000_000, 1_000_000, 1_000);
         let calm = Figures { echo_ns, setup_ns, machine_ns, echoes: 1, setups: 1, sent: 1 };
         assert!(Figures { echo_ns: 3_000_000, ..calm }.is_within(&calm));

@@ -340,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_heard_and_ends() {
+    fn program_output_is_read_and_it_ends() {
         let mut command = Command::new("sh");
         let printed = Program::start_with(command.args(["-c", "cat; echo e >&2"]), b"in").unwrap();
         let printed = printed.finish(GRACE).unwrap();
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_ends_with_its_program() {
+    fn program_end_ends_its_process_group() {
         let mut program =
             Program::start(Command::new("sh").args(["-c", "sleep 60 & echo $!; wait"])).unwrap();
         program.says("\n").unwrap();

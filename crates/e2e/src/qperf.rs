@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_read() {
+    fn qperf_figures_are_parsed() {
         let text = "sdp_bw:\n    bw  =  56,400,000,000 bytes/sec\nsdp_lat:\n    latency  =  172 ns\n";
         assert_eq!(read(text), Some(Told { bandwidth: 56.4e9, latency: 172.0 }));
         assert_eq!(read("sdp_bw:\n    bw  =  much\n"), None);

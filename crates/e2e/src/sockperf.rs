@@ -71,7 +71,7 @@ fn replies(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_summary_is_read() {
+    fn sockperf_summary_is_parsed() {
         let line = "sockperf: [Total Run] RunTime=1.000 sec; Warm up time=400 msec; SentMessages=73361; ReceivedMessages=73360";
         assert_eq!(super::replies(line), Some(73360));
         assert_eq!(super::replies(""), None);

@@ -95,7 +95,7 @@ mod tests {
     use crate::plan::{Topology, cables};
 
     #[test]
-    fn a_host_of_a_ring_has_a_right_and_a_left_port() {
+    fn config_ring_host_has_a_right_and_a_left_port() {
         let mut options = Options {
             window: "1G".into(),
             spin_us: Some(0),

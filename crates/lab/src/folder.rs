@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_lab_takes_the_folders_above_along_and_no_others() {
+    fn folder_of_the_last_lab_takes_its_parents_and_no_others() {
         let root = tempfile::tempdir().expect("folder");
         let base = root.path().join("crosslane/lab");
         let (one, two) = (Folder::new(Some(&base), "one"), Folder::new(Some(&base), "two"));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_tells_a_living_keeper() {
+    fn lock_shows_a_living_keeper() {
         use rustix::fs::{FlockOperation, flock};
         let base = tempfile::tempdir().expect("folder");
         let folder = Folder::new(Some(base.path()), "one");

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_record_counts_before_the_last() {
+    fn moves_prefer_the_newer_record() {
         let counters = |moved, move_last_us, move_longest_us| Counters {
             moved,
             move_last_us,

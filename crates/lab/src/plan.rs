@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_closes_and_a_chain_does_not() {
+    fn plan_ring_closes_and_chain_does_not() {
         let ring = cables(4, Topology::Ring);
         assert_eq!(ring.len(), 4);
         assert_eq!((ring[3].a, ring[3].b), (4, 1));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torus_has_four_cables_a_host() {
+    fn plan_torus_has_four_cables_a_host() {
         let torus = cables(9, Topology::Torus);
         assert_eq!(torus.len(), 18);
         let of = |host: u8| {
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_are_the_short_ones() {
+    fn plan_ways_are_the_shortest() {
         let ring = cables(5, Topology::Ring);
         let ways = next_cables(5, &ring, 1);
         assert_eq!(ways[1], None);
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn baseline_addresses_are_the_two_ends() {
+    fn plan_baseline_addresses_are_the_two_ends() {
         let cable = Cable { number: 7, a: 3, b: 4, column: false };
         assert_eq!(cable.baseline(3), Some(Ipv4Addr::new(10, 87, 7, 1)));
         assert_eq!(cable.baseline(4), Some(Ipv4Addr::new(10, 87, 7, 2)));
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_options_are_named() {
+    fn plan_names_bad_options() {
         let bad = |change: &dyn Fn(&mut Options)| {
             let mut options = Options::named("ok");
             change(&mut options);

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_known_by_its_start() {
+    fn process_is_identified_by_its_start_time() {
         let mut child = sleeper();
         let pid = i32::try_from(child.id()).expect("pid");
         let it = Identity::of(pid).expect("runs");
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn its_environment_is_seen() {
+    fn process_environment_is_read() {
         let mut child = Command::new("sleep").arg("60").env("CROSSLANE_LAB", "t-1").spawn().expect("sleep");
         let pid = i32::try_from(child.id()).expect("pid");
         // The kernel shows the environment a moment after the spawn has returned.

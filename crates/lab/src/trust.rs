@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_that_others_may_write_are_refused_unless_they_are_sticky() {
+    fn folder_writable_by_others_is_refused_unless_sticky() {
         let root = tempfile::tempdir().expect("folder");
         let (open, lab) = (root.path().join("open"), root.path().join("open/lab/one"));
         assert!(check(&lab).is_ok(), "what is not there yet can be made");
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_that_a_group_may_write_are_refused_unless_it_is_ones_own() {
+    fn folder_writable_by_a_group_is_refused_unless_it_is_ones_own() {
         if !rustix::process::geteuid().is_root() {
             println!("SKIPPED: only root can give folders to groups");
             return;
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_made_in_what_somebody_else_has_put_in_the_way() {
+    fn folder_is_not_made_in_what_another_user_put_in_the_way() {
         if !rustix::process::geteuid().is_root() {
             println!("SKIPPED: only root can make folders of others");
             return;
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_and_links_of_others_are_refused() {
+    fn folder_or_link_of_others_is_refused() {
         if !rustix::process::geteuid().is_root() {
             println!("SKIPPED: only root can make folders of others");
             return;
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_we_can_look_into_is_private() {
+    fn folder_that_only_we_can_read_is_private() {
         let root = tempfile::tempdir().expect("folder");
         for (mode, private) in [(0o700, true), (0o710, false), (0o755, false)] {
             set_permissions(root.path(), Permissions::from_mode(mode)).expect("mode");

@@ -136,12 +136,12 @@ mod tests {
     use crate::plan::{Topology, cables};
 
     #[test]
-    fn a_kernel_without_ipv6_gets_none() {
+    fn wiring_has_no_ipv6_where_the_kernel_has_none() {
         assert_eq!(without_ipv6(&host(1, false)), "link set lo up\naddr add 10.86.0.1/32 dev lo\n");
     }
 
     #[test]
-    fn farther_pairs_are_reached_over_the_nearer_end() {
+    fn wiring_reaches_farther_pairs_over_the_nearer_end() {
         let chain = baseline_routes(1, 4, &cables(4, Topology::Chain));
         assert_eq!(chain, "route add 10.87.2.0/24 via 10.87.1.2\nroute add 10.87.3.0/24 via 10.87.1.2\n");
         let ring = baseline_routes(1, 5, &cables(5, Topology::Ring));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_of_a_chain_lies_on_the_way() {
+    fn wiring_of_a_chain_passes_its_middle() {
         let batch = routes(1, 3, &cables(3, Topology::Chain));
         assert!(batch.contains("route add 10.86.0.2/32 via 10.87.1.2 src 10.86.0.1"));
         assert!(batch.contains("route add 10.86.0.3/32 via 10.87.1.2 src 10.86.0.1"));

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_is_read() {
+    fn args_are_parsed() {
         let wanted = read(&["--minutes", "60", "--seed", "7", "--target", "ring_credit"]).unwrap().unwrap();
         assert_eq!((wanted.time.as_secs(), wanted.seed, wanted.targets.len()), (3600, 7, 1));
         let usual = read(&[]).unwrap().unwrap();
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_matches_nothing_is_refused() {
+    fn args_matching_no_target_are_refused() {
         for wrong in [&["--target", "x"][..], &["--seconds", "0"], &["--jobs", "x"], &["--seed"], &["x"]] {
             assert!(read(wrong).is_err(), "{wrong:?}");
         }

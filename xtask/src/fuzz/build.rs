@@ -105,14 +105,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_build_that_was_killed_is_no_missing_compiler() {
+    fn build_killed_is_not_a_missing_compiler() {
         let (killed, failed) = (ExitStatus::from_raw(9), ExitStatus::from_raw(101 << 8));
         assert!(cause(killed, true).contains("signal 9") && cause(killed, false).contains("signal 9"));
         assert!(cause(failed, false).contains("C++") && !cause(failed, true).contains("C++"));
     }
 
     #[test]
-    fn programs_are_found_in_the_messages() {
+    fn build_messages_name_the_programs() {
         let test = r#"{"manifest_path":"/x/crates/shm/Cargo.toml","target":{"kind":["test"],"name":"r"},"executable":"/y"}"#;
         let bin = r#"{"manifest_path":"/x/crates/node/Cargo.toml","target":{"kind":["bin"],"name":"d"},"executable":"/z"}"#;
         let programs = programs(&format!("{bin}\nno JSON\n{test}\n{{}}\n"));

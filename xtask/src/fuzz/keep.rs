@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_merge_found_is_read() {
+    fn merge_output_is_parsed() {
         let control = "2\n0\nc/a\nc/b\nSTARTED 0 10\nFT 0 1 2 3\nCOV 0 7\nSTARTED 1 4\nFT 1 2\nCOV 1 7\n";
         let all = read(control);
         assert_eq!(all[0], Reached { file: "c/a".into(), size: 10, features: vec![1, 2, 3] });
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn few_inputs_that_reach_most_are_chosen() {
+    fn corpus_keeps_few_inputs_that_reach_most() {
         let input = |name: &str, size, features: &[u32]| Reached {
             file: name.into(),
             size,

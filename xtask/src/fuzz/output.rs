@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_tell_how_far_it_is() {
+    fn progress_is_read_from_output_lines() {
         let mut progress = Progress::default();
         for line in [
             "INFO: Seed: 3",

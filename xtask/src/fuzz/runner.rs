@@ -249,7 +249,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     #[test]
-    fn a_target_that_ran_nothing_is_wrong_unless_it_says_why() {
+    fn target_that_ran_nothing_fails_unless_skipped() {
         let end = Some(ExitStatus::from_raw(0));
         assert_eq!(fault(end, 1, false), None);
         assert!(fault(end, 0, false).is_some() && fault(None, 1, false).is_some());

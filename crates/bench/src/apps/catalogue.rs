@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_clients_print_is_read() {
+    fn client_output_is_parsed() {
         let wrk = read_wrk(include_str!("../captured/wrk.txt")).unwrap();
         assert!((wrk.rate() - 57405.59).abs() < 0.01 && wrk.count > 1000.0, "{wrk:?}");
         assert!(read_wrk("1 requests in 1s\nSocket errors: read 1\nRequests/sec: 1").is_err());
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn every_program_says_what_it_needs_and_counts() {
+    fn catalogue_every_program_has_needs_and_a_unit() {
         for app in APPS {
             assert!(!app.name.is_empty() && !app.title.is_empty() && !app.needs.is_empty(), "{}", app.name);
         }

@@ -98,7 +98,7 @@ mod tests {
     use crate::figure::{Sample, Unit};
 
     #[test]
-    fn what_is_below_its_bar_and_why() {
+    fn app_below_its_bar_is_reported_with_why() {
         let app = App { limit: Some("physics"), ..catalogue::APPS[0] };
         let rate = |ours: f64| {
             let sample = |value| Sample::new(vec![value]);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_apart() {
+    fn app_names_are_distinct() {
         let plan = |only: &[&str]| Plan {
             turns: 1,
             seconds: 1.0,

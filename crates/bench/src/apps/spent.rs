@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_child_used_is_counted() {
+    fn processor_time_of_a_child_is_counted() {
         let nobody = Hosts { namespaces: Vec::new(), daemons: Vec::new() };
         let before = nobody.spent();
         let mut shell = std::process::Command::new("sh");

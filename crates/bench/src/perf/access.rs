@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_case_has_a_group_of_its_own_and_a_limit_in_its_unit() {
+    fn case_has_its_own_group_and_a_limit_in_its_unit() {
         let all = vec![Operation::Put, Operation::Get, Operation::Atomic];
         let cases = cases(&Plan::new(all, true), "here");
         let count = |what: &str| cases.iter().filter(|case| case.group == what).count();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_in_their_unit() {
+    fn case_values_are_in_their_unit() {
         let outcome = Outcome { seconds: 0.5, count: 1000 };
         let values = [Unit::Nanoseconds, Unit::PerSecond, Unit::GigabitsPerSecond];
         assert_eq!(values.map(|unit| value(outcome, 125_000, unit)), [500_000.0, 2000.0, 2.0]);

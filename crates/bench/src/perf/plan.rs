@@ -330,12 +330,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_written_as_people_do() {
+    fn size_is_written_with_a_suffix() {
         assert_eq!([8, 1000, 4096, 131_072, 8 << 20].map(bytes), ["8 B", "1000 B", "4 KB", "128 KB", "8 MB"]);
     }
 
     #[test]
-    fn sizes_are_read_as_people_write_them() {
+    fn size_is_read_with_a_suffix() {
         let sizes = ["8", "64k", "128K", "8M"].map(|text| text.parse::<Size>().unwrap().0);
         assert_eq!(sizes, [8, 65_536, 131_072, 8 << 20]);
         for text in ["", "7", "9M", "K", "1G", "-1", "99999999999999999999M", "18014398509481984K"] {
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_narrowed_to_parts_and_sizes() {
+    fn plan_is_narrowed_to_parts_and_sizes() {
         let mut plan = Plan::quick();
         plan.narrow(&[], &[]);
         assert_eq!(plan, Plan::quick());
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn cases_run_by_turns() {
+    fn plan_cases_run_by_turns() {
         let mut order = Vec::new();
         let samples = by_turns(2, &[1.0, 2.0], &ProgressBar::hidden(), |&case| {
             order.push(case);

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn every_case_runs_over_both_rings() {
+    fn case_runs_over_both_rings() {
         with_session(|session| {
             let millis = 2;
             assert!(session.run(|_| Case::Line { millis }).unwrap().0.messages > 0);

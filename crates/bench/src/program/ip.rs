@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mean_is_read() {
+    fn ping_mean_is_parsed() {
         let out = "5 packets transmitted, 5 received, 0% packet loss, time 816ms\n\
                    rtt min/avg/max/mdev = 0.043/0.059/0.066/0.008 ms\n";
         assert_eq!(parse(out).unwrap(), 59.0);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_against_the_pair_of_interfaces() {
+    fn ip_bars_are_against_the_pair_of_interfaces() {
         for program in over_ip() {
             let metrics = program.metrics;
             assert!(metrics[0].bar.is_some() && metrics.iter().all(|metric| metric.against == VETH));

@@ -196,12 +196,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn complaints_are_one_plain_line() {
+    fn error_text_is_one_plain_line() {
         assert_eq!(last_words("a\n \x1b[2;35mb\x1b[0m c"), "a b c");
     }
 
     #[test]
-    fn listeners_are_found_in_the_kernels_table() {
+    fn listener_is_found_in_the_kernels_table() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         assert!(listens(std::process::id(), port));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_or_hangs_is_an_error_with_its_words() {
+    fn program_that_fails_or_hangs_is_an_error_with_its_output() {
         let shell = |script: &str| {
             let mut command = Command::new("sh");
             command.args(["-c", script]);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_gone_when_it_is_dropped() {
+    fn server_ends_when_dropped() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo here; exec sleep 60"]);
         let server = Server::start_speaking(command).unwrap();

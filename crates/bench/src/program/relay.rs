@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_round_is_answered_after_some_time() {
+    fn relay_answers_every_round() {
         let mean = relay(20, Duration::from_millis(1)).unwrap();
         assert!(mean > 0.0 && mean < 5e6, "{mean} us");
     }

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_poured_is_counted() {
+    fn flow_counts_bytes_sent() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
         let sink = std::thread::spawn(move || receive(listener.accept().unwrap().0).unwrap());
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_cannot_be_is_refused() {
+    fn flow_refuses_an_impossible_size() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         peer.write_all(&u64::MAX.to_ne_bytes()).unwrap();

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_the_studys_with_its_figures_beside() {
+    fn ring_table_shows_the_studys_figures_beside() {
         let text = table(&report(9500.0));
         let row = text.lines().find(|line| line.starts_with("512 KB")).unwrap();
         let cells: Vec<&str> = row.split_whitespace().collect();
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collapse_is_a_missed_bar() {
+    fn ring_collapse_is_a_missed_bar() {
         let collapsed = report(4000.0);
         assert_eq!(collapsed.failed().count(), 4);
         assert!(table(&collapsed).contains("MISSED 4 times"));

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_figure_stands_beside_the_studys() {
+    fn scratchpad_figures_stand_beside_the_studys() {
         let mut asked = Vec::new();
         let figure = Figure::new("bandwidth, 2 cables", "1 KB", Unit::GigabitsPerSecond, None);
         let figure = beside(figure, 2, 3, 2, |wake| {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_is_that_of_neighbours_over_one_cable_only() {
+    fn scratchpad_figure_is_of_neighbours_over_one_cable() {
         let mut report = Report::new("perf");
         let sample = Sample::new(vec![9.0]);
         report.figures.push(Figure::new("stream one way", "1 KB", Unit::GigabitsPerSecond, sample.clone()));

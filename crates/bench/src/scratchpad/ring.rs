@@ -158,7 +158,7 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(5);
 
     #[test]
-    fn every_host_of_a_ring_is_reached() {
+    fn scratchpad_ring_reaches_every_host() {
         for hosts in [3, 5] {
             let mut ring = Ring::new(hosts).unwrap();
             for hops in 1..hosts {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn all_bytes_arrive_in_order_over_hosts_between() {
+    fn scratchpad_bytes_arrive_in_order_over_hosts_between() {
         let mut ring = Ring::new(4).unwrap();
         let bytes: Vec<u8> = (0..=250).cycle().take(2 * BUFFER + 12_345).collect();
         let got = Mutex::new(Vec::new());

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_counted_for_each_question() {
+    fn exchange_counts_messages_per_question() {
         let ours = done([6400, 0, 0, 0], 200);
         let theirs = Done { count: 9, tally: None, ..ours };
         let figures = of_runs(Length(64), &[(asker(PLAIN), vec![ours]), (asker(LOOPBACK), vec![theirs])]);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_must_take_fewer_messages_and_be_one() {
+    fn exchange_transaction_must_take_fewer_messages_and_be_one() {
         let figures = |by_mode, messages| {
             let native = [
                 (asker("native bcopy"), vec![done([6400, 0, 0, 0], 200)]),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn every_asker_has_a_name_of_its_own() {
+    fn exchange_every_asker_has_its_own_name() {
         let askers = askers();
         let names: std::collections::BTreeSet<&str> = askers.iter().map(|asker| asker.name).collect();
         assert_eq!(names.len(), askers.len());

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_tells_what_was_done_and_what_it_took() {
+    fn mark_has_work_done_and_time_taken() {
         let progress = Progress::default();
         let before = progress.mark();
         let mut sum = 0_u64;

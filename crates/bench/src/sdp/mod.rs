@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forced_mode_that_others_carried_has_no_figure_and_says_so() {
+    fn forced_mode_carried_by_others_has_no_figure_and_says_so() {
         let figures = figures(Length(1 << 20), &runs());
         let forced = |mode: &str| figures.iter().find(|figure| figure.group == forced_group(mode)).unwrap();
         assert_eq!(forced("write-zcopy").missing.as_deref(), Some("carried by bcopy 100 %"));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_forced_mode_is_one_that_carried_its_bytes() {
+    fn forced_mode_counts_as_best_only_if_it_carried_its_bytes() {
         let runs = runs();
         assert_eq!(best_forced(&runs), Some("read-zcopy"));
         let duel: Vec<_> =
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bar_of_processor_time_is_higher_for_large_messages() {
+    fn bar_of_processor_time_is_higher_for_large_messages() {
         let bar = |size| {
             let figures = figures(Length(size), &runs());
             let found = figures.into_iter().find(|figure| figure.group == PER_PROCESSOR).unwrap();
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_fails_is_told_and_the_others_count() {
+    fn run_failure_is_reported_and_other_runs_count() {
         let mut runs = 0;
         let (done, failed) = by_turns(Way::all()[..2].to_vec(), 2, "bytes", |way| {
             runs += 1;
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_chosen_is_told_in_parts() {
+    fn chooser_shares_are_reported() {
         let runs = runs();
         assert_eq!(shares("read-zcopy", Length(1), &runs[0].1).sample.unwrap().median, 99.0);
         assert_eq!(

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn each_size_has_its_ways_its_bars_and_the_studys_finding() {
+    fn table_has_ways_bars_and_the_studys_finding_per_size() {
         let text = table(&report());
         let row = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap_or_default();
         let cells: Vec<&str> = row("1 MB").split_whitespace().collect();
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_bar_names_its_sizes() {
+    fn table_names_the_sizes_of_a_missed_bar() {
         let mut report = report();
         let slow = report
             .figures

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_and_copies_are_of_what_came_between() {
+    fn tally_shares_and_copies_are_of_the_difference() {
         let end = |read_zcopy: u64, copied: u64| {
             let zero = Direction::default();
             let counted = Direction { bcopy: 100, read_zcopy, copied, records: 3, control: 1, ..zero };
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stream_is_found_by_its_connecting_end() {
+    fn tally_finds_the_stream_by_its_connecting_end() {
         let row = |id, role| Circuit { id: CircuitId(id), role, ..circuit() };
         let status =
             Status { circuits: vec![row(1, Role::Server), row(2, Role::Client)], ..Status::default() };

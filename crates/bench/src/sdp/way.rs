@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_forced_mode_has_a_port_of_its_own() {
+    fn forced_mode_has_its_own_port() {
         let ports: std::collections::BTreeSet<u16> = Way::all()
             .into_iter()
             .filter_map(|way| if let Place::Fabric(port) = way.place { Some(port) } else { None })

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_belongs_to_the_innermost_function_that_is_known() {
+    fn sample_belongs_to_the_innermost_known_function() {
         let profile = profile(&[15861, 15673]);
         assert_eq!((profile.total(), profile.elsewhere()), (14, 1));
         let cycles = profile.share(14.0);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_add_up() {
+    fn sample_runs_add_up() {
         let (mut all, one) = (profile(&[15861]), profile(&[15673]));
         let sent = all.total();
         all.merge(&one);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_hides_its_names_is_refused() {
+    fn kernel_that_hides_its_symbols_is_refused() {
         let hidden = "7 \n\tffffffff8200d354 [unknown]\n\tffffffff8200ec5b [unknown]\n\n";
         let error = Profile::read(hidden.as_bytes(), &[7]).unwrap_err().to_string();
         assert!(error.contains("kptr_restrict"), "{error}");
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_sample_needs_no_line_behind_it() {
+    fn sample_at_the_end_needs_no_line_behind_it() {
         let script = "7 \n\tff tcp_sendmsg.isra.0\n\tff entry_SYSCALL_64_after_hwframe";
         let profile = Profile::read(script.as_bytes(), &[7]).unwrap();
         assert_eq!(profile.symbols(Part::SendOther), [("tcp_sendmsg", 1)]);

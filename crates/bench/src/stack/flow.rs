@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_sides_tell_what_they_moved_and_what_it_took() {
+    fn flow_both_sides_report_bytes_and_time() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
         let far = std::thread::spawn(move || receive(listener.accept().unwrap().0, 4096).unwrap());

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_studys_totals_are_tcp_and_ip() {
+    fn part_totals_of_the_study_are_tcp_and_ip() {
         let of = |label: &str| ROWS.iter().find(|row| row.label == label).unwrap().study.unwrap();
         for side in ["send", "receive"] {
             let [tcp, ip, all] =
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_parts_of_their_sides_tcp() {
+    fn part_functions_belong_to_tcp_of_their_side() {
         assert_eq!(whole("send: copy in"), Some("send: TCP, or our call, in all"));
         assert_eq!(whole("receive: buffer free"), Some("receive: TCP, or our call, in all"));
         assert!(
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_leave_out_what_is_not_known() {
+    fn part_sums_leave_out_unknown_values() {
         let mut cycles = Cycles::default();
         assert_eq!(cycles.sum(SEND), None);
         cycles.add(Part::CopyIn, 3.0);

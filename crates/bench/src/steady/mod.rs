@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_met_by_steady_runs_and_missed_by_one_that_is_slower_than_tcp() {
+    fn bar_is_met_by_steady_runs_and_missed_by_one_slower_than_tcp() {
         let good = vec![turn(1.0, 50.0); 20];
         assert!(figures(&CASES[0], &good).iter().all(|figure| figure.meets_bar() != Some(false)));
         let mut bad = good;
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_of_redis_is_as_many_requests_as_the_last_one_says() {
+    fn redis_second_has_the_rate_of_the_last_one() {
         assert_eq!([requests(None), requests(Some(4.0)), requests(Some(2e6))], [REQUESTS, 250_000, 1]);
     }
 }

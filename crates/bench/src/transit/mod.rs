@@ -82,7 +82,7 @@ mod tests {
     use crate::figure::{Sample, Unit};
 
     #[test]
-    fn a_bar_counts_where_each_thread_has_a_processor() {
+    fn bar_counts_where_each_thread_has_a_processor() {
         let judged = |cables| {
             let figure = Figure::new("g", "c", Unit::PerSecond, Sample::new(vec![1.0]));
             Judged { figure: figure.against("x", Sample::new(vec![2.0])).bar("x", 0.6, None), cables }

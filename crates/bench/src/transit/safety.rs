@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seventh_may_be_lost_and_no_more() {
+    fn safety_may_cost_a_seventh_and_no_more() {
         let met = |keep: f64| judged(&[vec![keep], vec![100.0]], 1).figure.meets_bar();
         assert_eq!((met(86.0), met(84.0)), (Some(true), Some(false)));
     }

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_is_held_against_the_kernel_and_against_one_cable() {
+    fn transit_compares_each_way_with_the_kernel_and_with_one_cable() {
         let rates = of([[100.0, 100.0, 20.0], [79.0, 59.0, 80.0]]);
         let expected =
             [("1 cable", 0, Some(true)), ("2 cables", 0, Some(false)), ("2 cables", 0, Some(false))];
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_further_cable_adds_half_of_what_the_round_trip_grows_by() {
+    fn transit_cable_adds_half_of_the_growth_of_the_round_trip() {
         let times = of([[1.0, 1.0, 50.0], [2.0, 5.0, 50.0]]);
         let judged = latency(&times, &SHARED);
         assert_eq!(verdicts(&judged)[2], ("cable 2", 0, Some(true)));

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_is_seen_in_the_kernels_table() {
+    fn connection_is_found_in_the_kernels_table() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = listener.local_addr().unwrap();
         let client = std::net::TcpStream::connect(server).unwrap();

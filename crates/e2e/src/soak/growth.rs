@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_leak_is_seen_and_an_allocator_forgiven() {
+    fn growth_sees_a_leak_and_forgives_an_allocator() {
         let first = Holding { descriptors: 20, resident_kb: 10_000, shared_kb: 0 };
         assert!(Holding { descriptors: 24, resident_kb: 20_000, ..first }.has_not_grown(&first).is_ok());
         assert!(Holding { descriptors: 25, ..first }.has_not_grown(&first).is_err());
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_holds_something() {
+    fn growth_reads_this_process() {
         let pid = i32::try_from(std::process::id()).unwrap();
         let holding = Holding::of(pid).unwrap();
         assert!(holding.descriptors >= 3 && holding.resident_kb > 100);

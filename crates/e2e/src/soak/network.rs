@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_with_one_cut_excuses_nothing_and_with_two_those_who_are_apart() {
+    fn cut_excuses_nothing_and_two_cuts_the_hosts_apart() {
         let mut network = Network::ring();
         let begun = Instant::now();
         network.set_cable((0, 1), false);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_daemon_excuses_streams_of_its_host_alone() {
+    fn daemon_killed_excuses_streams_of_its_host_alone() {
         let mut network = Network::ring();
         let begun = Instant::now();
         network.set_daemon(3, false);

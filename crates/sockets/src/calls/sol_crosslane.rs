@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_that_is_not_zero_copy_was_copied() {
+    fn copied_bytes_are_all_but_zero_copy() {
         let sent = ModesSnapshot { read_zcopy: 300, spared: 300, records: 2, ..ModesSnapshot::default() };
         let words = words(&Statistics { tx_bytes: 1000, sent, wakes: 5, ..Statistics::default() });
         assert_eq!(words[..8], [184, 1000, 700, 300, 0, 0, 700, 2]);

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_byte_is_stored_beyond_the_room() {
+    fn ancillary_data_never_exceeds_its_buffer() {
         for room in 0..40 {
             let mut bytes = [0xee_u8; 48];
             // SAFETY: more than that.

@@ -134,9 +134,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_of_a_program_are_found_across_pieces() {
+    fn program_text_is_found_across_pieces() {
         let all = all();
-        let this = texts_of_a_program_are_found_across_pieces as fn();
+        let this = program_text_is_found_across_pieces as fn();
         let object = all.iter().find(|object| object.has(this as usize)).unwrap();
         assert!(object.says(b"texts_of_a_program_are_found"));
         let absent: Vec<u8> = b"esrever ni txet on".iter().rev().copied().collect();

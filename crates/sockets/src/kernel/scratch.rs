@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_same_one_again_and_another_one_within() {
+    fn scratch_is_reused_but_not_when_nested() {
         let place = |bytes: &mut [u8]| bytes.as_ptr().addr();
         let first = with(LEN, place);
         let (outer, inner) = with(10, |outer| {

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_connections_are_left_to_tcp_and_probed() {
+    fn short_connections_go_to_tcp_and_are_probed() {
         let remote = SocketAddr::from(([10, 86, 0, 9], 4711));
         for _ in 0..SHORT_IN_A_ROW {
             assert_eq!(advise(remote), Advice::Stream);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn who_refuses_is_asked_now_and_then() {
+    fn refusing_peer_is_probed_now_and_then() {
         let remote = SocketAddr::from(([10, 86, 0, 9], 4713));
         for _ in 0..SHORT_IN_A_ROW {
             assert_eq!(advise(remote), Advice::Stream);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_but_long_connection_is_worth_it() {
+    fn quiet_long_connection_keeps_its_stream() {
         let remote = SocketAddr::from(([10, 86, 0, 9], 4712));
         for _ in 0..2 * SHORT_IN_A_ROW {
             ended(remote, 60_000, 2);

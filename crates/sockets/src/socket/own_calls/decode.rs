@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_and_effects_of_what_compilers_write() {
+    fn decode_lengths_and_effects_of_compiled_code() {
         let known: &[(&[u8], usize, Effect)] = &[
             (&[0xb8, 0xb9, 1, 0, 0], 5, Effect::Set(0, 441)),
             (&[0x41, 0xb9, 8, 0, 0, 0], 6, Effect::Set(9, 8)),

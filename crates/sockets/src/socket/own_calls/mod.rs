@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_from_which_calls() {
+    fn own_calls_decide_what_is_supported() {
         let none = Found::default();
         assert_eq!(of(&[]), none);
         assert_eq!(of(&[libc::SYS_futex, libc::SYS_mmap]), none);
@@ -318,10 +318,10 @@ mod tests {
     }
 
     #[test]
-    fn the_c_library_makes_its_calls_by_itself_and_this_program_none() {
+    fn own_calls_are_in_the_c_library_and_not_in_this_program() {
         assert!(loaded::count() >= 2);
         let all = loaded::all();
-        let this = the_c_library_makes_its_calls_by_itself_and_this_program_none as fn();
+        let this = own_calls_are_in_the_c_library_and_not_in_this_program as fn();
         let (mut libc, mut program) = (Vec::new(), Vec::new());
         for object in &all {
             let place = if object.name() == "libc.so.6" { &mut libc } else { &mut program };

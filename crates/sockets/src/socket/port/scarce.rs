@@ -99,7 +99,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn what_the_kernel_counts_is_read() {
+    fn ports_in_use_are_read_from_the_kernel() {
         let text = "sockets: used 4\nTCP: inuse 5 orphan 0 tw 128 alloc 5 mem 295\nUDP: inuse 7 mem 2\n";
         assert_eq!(in_use(text), Some(133));
         assert_eq!(in_use("UDP: inuse 0"), None);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn candidates_are_the_ports_that_connect_tries_last_each_once() {
+    fn ports_candidates_are_those_that_connect_tries_last() {
         let range = Range::parse("40000\t40009\n", "40003,40006-40008\n").unwrap();
         let all: Vec<_> = range.candidates().collect();
         assert_eq!(all.len(), 3);

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_own_event_is_never_reported() {
+    fn epoll_never_reports_our_own_event() {
         let mut array = [1, tag(), 2].map(|u64| epoll_event { events: 1, u64 });
         // SAFETY: three events.
         let mut events = unsafe { Events::new(array.as_mut_ptr(), 3) }.unwrap();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_come_where_their_bell_was() {
+    fn epoll_reports_streams_where_their_bell_was() {
         let mut array = [1, tag(), 2, 3, 0, 0].map(|u64| epoll_event { events: 1, u64 });
         // SAFETY: six events.
         let mut events = unsafe { Events::new(array.as_mut_ptr(), 6) }.unwrap();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_never_shorter_than_asked() {
+    fn epoll_wait_is_never_shorter_than_asked() {
         assert_eq!(milliseconds(Duration::ZERO), 0);
         assert_eq!(milliseconds(Duration::from_nanos(1)), 1);
         assert_eq!(milliseconds(Duration::from_millis(3)), 3);

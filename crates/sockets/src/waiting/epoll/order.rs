@@ -114,7 +114,7 @@ mod tests {
     use crosslane_wire::record::{stamp, stamped};
 
     #[test]
-    fn the_oldest_is_told_first() {
+    fn epoll_reports_the_oldest_first() {
         let mut array = [epoll_event { events: 0, u64: 0 }; 5];
         // SAFETY: five events.
         let mut events = unsafe { Events::new(array.as_mut_ptr(), 5) }.unwrap();
