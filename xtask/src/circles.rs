@@ -1,7 +1,7 @@
 //! Circles between modules: of two modules that stand beside each other, only one may use the other, by whatever way round.
 //!
-//! At each level of a crate the modules of one folder are looked at, each with all that lies below it. What a parent's own file
-//! says counts for no child of it. Tests count for nothing.
+//! At each level of a crate the modules of one folder are compared, each with all that lies below it. Uses in a
+//! parent's own file do not count for its children. Tests are ignored.
 
 use crate::sources::{entries, read, shown};
 use anyhow::{Context, Result, ensure};
@@ -43,7 +43,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What differs from the known circles, by their places.
+/// The differences from the known circles, by place.
 fn compare(found: &BTreeMap<String, Vec<BTreeSet<String>>>, known: &[(&str, &[&str])]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut left: Vec<(&str, BTreeSet<String>)> = known

@@ -1,11 +1,11 @@
-//! `cargo xtask differ`: the differential tester of socket calls, for as long as is wanted.
+//! `cargo xtask differ`: runs the differential tester of socket calls for a given time.
 
 use crate::sources::cargo;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Hunts for a minute from a seed of the clock on, or as `--minutes N`, `--seconds N` and `--seed N` say.
+/// Runs for a minute from a seed of the clock, or as `--minutes N`, `--seconds N` and `--seed N` say.
 pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
     let mut test = cargo();
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock")?;

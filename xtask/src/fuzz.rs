@@ -28,7 +28,7 @@ const NEWS: Duration = Duration::from_secs(10);
 /// Lines of a failed target's log that are printed.
 const TAIL: usize = 40;
 
-/// Does what the arguments say.
+/// Runs the command.
 pub(crate) fn run(root: &Path, arguments: impl Iterator<Item = String>) -> Result<()> {
     let Some(arguments) = args::read(arguments)? else { return Ok(()) };
     let programs = build::build(root, &arguments.targets)?;
@@ -127,7 +127,7 @@ impl Campaign<'_> {
         }
     }
 
-    /// Says what each target did, and fails if one found something or did nothing.
+    /// Prints the result of each target, and fails if one found something or ran nothing.
     fn report(&self, slots: &[Slot], stopped: bool) -> Result<()> {
         println!("fuzz: {:20} {:>12} {:>9} {:>6} {:>7}", "target", "inputs", "coverage", "new", "corpus");
         let done: Vec<(&Target, Outcome)> =
@@ -142,7 +142,7 @@ impl Campaign<'_> {
             println!("\nfailures:\n");
             bad.iter().for_each(|(target, outcome)| self.tell_fault(target, outcome));
         }
-        // As tests do it: what was skipped counts as passed, and is taken off where all results are added up.
+        // As in tests: what was skipped counts as passed, and is subtracted where all results are added up.
         for (target, outcome) in &done {
             outcome.skipped.iter().for_each(|why| println!("SKIPPED: {}: {why}", target.name));
         }
@@ -173,7 +173,7 @@ impl Campaign<'_> {
     }
 }
 
-/// A target and how far it is.
+/// A target and its progress.
 struct Slot {
     target: Target,
     progress: Mutex<Progress>,
@@ -204,7 +204,7 @@ impl Slot {
         }
     }
 
-    /// How far it is, while it runs.
+    /// Its progress while it runs.
     fn news(&self) -> Option<String> {
         let Stage::Running(since) = *self.stage.lock().ok()? else { return None };
         let progress = *self.progress.lock().ok()?;
@@ -214,7 +214,7 @@ impl Slot {
     }
 }
 
-/// Waits a while, as long as somebody works, and prints how far it is.
+/// Waits a while, as long as a target runs, and prints the progress.
 fn tell(slots: &[Slot], workers: &[std::thread::ScopedJoinHandle<'_, ()>]) {
     let end = Instant::now() + NEWS;
     while Instant::now() < end {

@@ -80,7 +80,7 @@ pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The cargo that runs this, or the one that there is.
+/// The cargo that runs this, or the one in the search path.
 pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
@@ -102,7 +102,7 @@ pub(crate) fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// How often the keyword stands in `code`, which has neither comments nor the inside of texts.
+/// How often the keyword occurs in `code`, which has neither comments nor string contents.
 fn unsafe_words(code: TokenStream) -> usize {
     let words = code.into_iter().map(|token| match token {
         TokenTree::Group(group) => unsafe_words(group.stream()),

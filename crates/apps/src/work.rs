@@ -1,4 +1,4 @@
-//! What a client says it has done.
+//! The work that a client reports.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -10,12 +10,12 @@ pub struct Work {
     pub count: f64,
     /// In how long, s.
     pub seconds: f64,
-    /// Processor time that all its processes took for it, s, if the client tells.
+    /// Processor time of all its processes, s, if the client reports it.
     pub processor: Option<f64>,
 }
 
 impl Work {
-    /// Of the last line of what a script printed: `{"count": .., "seconds": ..}`, and `"processor"` if it knows.
+    /// Parses the last line of a script's output: `{"count": .., "seconds": ..}`, and `"processor"` if known.
     ///
     /// # Errors
     /// It printed something else, or did nothing.
@@ -27,7 +27,7 @@ impl Work {
         Self { count: number("count")?, seconds: number("seconds")?, processor }.checked()
     }
 
-    /// `count` units at `rate` units in a second.
+    /// `count` units at `rate` units a second.
     ///
     /// # Errors
     /// Nothing was done.
@@ -40,7 +40,7 @@ impl Work {
         self.count / self.seconds
     }
 
-    /// The same work.
+    /// Checks that work was done.
     ///
     /// # Errors
     /// It is none.

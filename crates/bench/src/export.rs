@@ -11,7 +11,7 @@ pub fn table(report: &Report) -> String {
     [heading(report)].into_iter().chain(groups).chain([notes(report)]).collect()
 }
 
-/// What was run and where, and how much of the processors' time was stolen meanwhile, in two lines.
+/// What was run and where, and the processors' steal meanwhile, in two lines.
 pub fn heading(report: &Report) -> String {
     let Machine { processor, processors, kernel, load } = &report.machine;
     let stolen = report.began.since();
@@ -162,7 +162,7 @@ fn line(row: &[String], widths: &[usize], between: &str) -> String {
     out
 }
 
-/// What the reader should know, a line each behind an empty one; nothing if there is nothing.
+/// Notes for the reader, a line each behind an empty one; nothing if there are none.
 pub fn notes(report: &Report) -> String {
     let missing = report
         .figures

@@ -7,10 +7,10 @@ use crosslane_node::keys::KeyRing;
 use std::io::{Write, stdout};
 use std::path::Path;
 
-/// Checks a configuration file as the daemon would, and says what it means.
+/// Checks a configuration file as the daemon would, and prints the settings.
 ///
 /// # Errors
-/// What the daemon would say.
+/// The daemon's error.
 pub(crate) fn check(file: &Path) -> Result<()> {
     let config = Config::read(file)?;
     let keys = KeyRing::load(&config).map_err(|error| exit::usage(error.to_string()))?;

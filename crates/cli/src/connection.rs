@@ -1,10 +1,10 @@
-//! The TCP connections of a process, as `/proc` has them: which descriptor is which connection.
+//! The TCP connections of a process, from `/proc`: which descriptor is which connection.
 
 use std::collections::HashMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Number of the state ESTABLISHED in `/proc/net/tcp`; those up to [`LAST_ALIVE`] but for LISTEN are of connections.
+/// Number of the state ESTABLISHED in `/proc/net/tcp`; states from here to [`LAST_ALIVE`], except LISTEN, are of live connections.
 const FIRST_ALIVE: u8 = 1;
 const LAST_ALIVE: u8 = 8;
 

@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 /// How long a host that starts again may take to have its links.
 const LINKS_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long nothing must have moved until streams are believed to have found their ways.
+/// How long no stream must move until all are assumed to have found their ways.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// Cuts or mends the cable between two hosts, and tells how long both daemons took to notice, and what became of
-/// streams.
+/// Cuts or mends the cable between two hosts. Prints how long both daemons took to notice, and how many streams moved.
 pub(crate) fn cable(name: &str, one: &str, other: &str, cut: bool, as_json: bool) -> Result<()> {
     let mut lab = Lab::attach(name, None)?;
     let watch = lab.watch_moves()?;
@@ -48,7 +47,7 @@ pub(crate) fn cable(name: &str, one: &str, other: &str, cut: bool, as_json: bool
     Ok(write!(out, "{}", moved(watch.settle(QUIET)))?)
 }
 
-/// All that is known of a cable that was cut or mended. Times are in ms; `null`: not seen.
+/// The outcome of a cut or mended cable. Times are in ms; `null`: not seen.
 fn told(hosts: [&String; 2], cut: bool, noticed: &Noticed, moves: Moves) -> Value {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let end = |(host, after): &(String, Option<Duration>)| json!({"host": host, "after_ms": after.map(ms)});
@@ -58,7 +57,7 @@ fn told(hosts: [&String; 2], cut: bool, noticed: &Noticed, moves: Moves) -> Valu
            "streams_moved": moves.streams, "longest_pause_ms": pause})
 }
 
-/// What became of streams, in a line; nothing if none moved.
+/// The streams that moved, in a line; nothing if none did.
 fn moved(Moves { streams, longest }: Moves) -> String {
     if streams == 0 {
         return String::new();

@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Something to do.
+/// An action.
 #[derive(Debug)]
 pub(crate) enum Action {
     LabUp(Box<Options>),
@@ -46,7 +46,7 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// The meaning of `typed`.
+    /// Turns the parsed arguments `typed` into an action.
     ///
     /// # Errors
     /// A value makes no sense; exit code 2.
@@ -95,7 +95,7 @@ impl Action {
         })
     }
 
-    /// Does it.
+    /// Runs the action.
     ///
     /// # Errors
     /// See [`exit::code`].

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Two hosts that a cable joins, the smaller id first.
 pub(crate) type Link = (u16, u16);
 
-/// What lines are made of.
+/// The characters of lines.
 struct Strokes {
     line: char,
     lost: char,
@@ -23,7 +23,7 @@ struct Strokes {
 const UNICODE: Strokes = Strokes { line: '─', lost: '╳', corners: ['┌', '┐', '└', '┘'] };
 const ASCII: Strokes = Strokes { line: '-', lost: 'x', corners: ['+', '+', '+', '+'] };
 
-/// What is drawn.
+/// The network to draw.
 #[derive(Debug)]
 pub(crate) struct Picture {
     me: u16,
@@ -32,13 +32,13 @@ pub(crate) struct Picture {
     lost: BTreeSet<Link>,
 }
 
-/// The links that a daemon's status tells of.
+/// The links in a daemon's status.
 pub(crate) fn links(status: &Status) -> BTreeSet<Link> {
     status.links.iter().map(|(HostId(one), HostId(other))| ordered(*one, *other)).collect()
 }
 
 impl Picture {
-    /// The network that a daemon's status tells of; `seen` are links of before: those that are gone are drawn as lost.
+    /// The network in a daemon's status. Links in `seen` that are gone are drawn as lost.
     pub(crate) fn new(status: &Status, seen: &BTreeSet<Link>) -> Self {
         let me = status.host.0;
         let links = links(status);
@@ -79,7 +79,7 @@ impl Picture {
         (order.len() == self.hosts.len()).then_some((order, end.is_none()))
     }
 
-    /// Each host with those that it is, or was, joined to.
+    /// Each host with those that it is or was joined to.
     fn neighbours(&self) -> BTreeMap<u16, BTreeSet<u16>> {
         let mut all: BTreeMap<u16, BTreeSet<u16>> = BTreeMap::new();
         for &(one, other) in self.links.iter().chain(&self.lost) {
@@ -114,7 +114,7 @@ impl Picture {
         text
     }
 
-    /// One host after the other, broken into lines; a closed one names its first host again.
+    /// One host after the other, wrapped into lines; a closed chain names its first host again.
     fn chain(&self, order: &[u16], closed: bool, width: usize, strokes: &Strokes) -> Vec<String> {
         let mut lines = vec![self.name(order[0])];
         let again = if closed { order.first() } else { None };

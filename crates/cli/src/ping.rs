@@ -81,7 +81,7 @@ fn find(status: &Status, name: &str) -> Result<HostId> {
     })
 }
 
-/// Whether the daemon knows a way to the host: else probes would only be waited for in vain.
+/// Whether the daemon knows a way to the host: without one, probes would only time out.
 fn in_reach(status: &Status, to: HostId) -> Result<()> {
     let all: BTreeSet<HostId> = status.hosts.iter().map(|host| host.id).chain([status.host]).collect();
     if all.contains(&to) {

@@ -49,7 +49,7 @@ impl Table {
     }
 }
 
-/// So many things, in words that fit: `1 cable`, `2 cables`.
+/// A count with its noun: `1 cable`, `2 cables`.
 pub(crate) fn count(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
@@ -64,13 +64,13 @@ pub(crate) fn list(values: &[impl Display]) -> String {
     values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// A number of bytes, whole, for people.
+/// A whole number of bytes with a unit.
 #[expect(clippy::cast_precision_loss, reason = "for people")]
 pub(crate) fn size(value: u64) -> String {
     bytes(value as f64)
 }
 
-/// A number of bytes for people, powers of 1024.
+/// A number of bytes with a unit, powers of 1024.
 pub(crate) fn bytes(value: f64) -> String {
     scaled(value, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB"])
 }

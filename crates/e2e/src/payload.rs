@@ -1,4 +1,4 @@
-//! Bytes to send, and whether they came.
+//! Bytes to send, and whether they arrived.
 
 use anyhow::{Context, Result, ensure};
 use std::fs::File;
@@ -65,7 +65,7 @@ pub fn same(one: &Path, other: &Path) -> Result<u64> {
     }
 }
 
-/// Checks that `got` is what was sent.
+/// Checks that `got` equals the bytes sent.
 ///
 /// # Errors
 /// It is not, and from where on.

@@ -18,7 +18,7 @@ pub fn server(rig: &Rig, host: &str, qperf: &Path, port: u16) -> Result<Program>
     Ok(server)
 }
 
-/// What a client tells: bandwidth (bytes a second) and latency (ns), as far as the tests have them.
+/// A client's results: bandwidth (bytes a second) and latency (ns), as far as the tests have them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Told {
     /// `bw`, bytes a second.

@@ -1,4 +1,4 @@
-//! Processes that the lab started: found, signalled and waited for without ever meeting another of the same id.
+//! Processes that the lab started: found, signalled and waited for without mistaking another one of the same id for them.
 
 use crate::LabError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// How often newly started processes are looked for before giving up.
 const ROUNDS: u32 = 50;
 
-/// A process, told from a later one of the same id by its start time.
+/// A process, distinguished by its start time from a later one of the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Process id.

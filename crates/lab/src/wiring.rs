@@ -30,7 +30,7 @@ pub(crate) fn veth_end(cable: &Cable, id: u8) -> String {
     format!("addr add {v4}/24 dev c{n}\naddr add {v6}/64 dev c{n} nodad\nlink set c{n} up\n")
 }
 
-/// Commands that lead the fabric addresses of all other hosts over the veth pairs, for a lab without a TUN.
+/// Commands that route the fabric addresses of all other hosts over the veth pairs, for a lab without a TUN.
 pub(crate) fn routes(id: u8, hosts: u8, cables: &[Cable]) -> String {
     let mut batch = String::new();
     for to in (1..=hosts).filter(|&to| to != id) {
@@ -43,7 +43,7 @@ pub(crate) fn routes(id: u8, hosts: u8, cables: &[Cable]) -> String {
     batch
 }
 
-/// Commands that lead to the veth pairs beside all farther cables, by which a host reaches the baseline addresses of
+/// Commands that route to the veth pairs beside all farther cables, by which a host reaches the baseline addresses of
 /// hosts that are not its neighbours.
 pub(crate) fn baseline_routes(id: u8, hosts: u8, cables: &[Cable]) -> String {
     let mut batch = String::new();
@@ -55,7 +55,7 @@ pub(crate) fn baseline_routes(id: u8, hosts: u8, cables: &[Cable]) -> String {
     batch
 }
 
-/// The neighbour and the cable to it by which a shortest way leads to the nearer end of `far`.
+/// The neighbour, and the cable to it, on a shortest way to the nearer end of `far`.
 fn way_to(id: u8, hosts: u8, cables: &[Cable], far: &Cable) -> Option<(u8, Cable)> {
     let ways = next_cables(hosts, cables, id);
     let len = |mut host: u8| {
@@ -106,7 +106,7 @@ pub(crate) fn forward() -> Result<(), LabError> {
     if has_ipv6() { set("net/ipv6/conf/all/forwarding", "1") } else { Ok(()) }
 }
 
-/// Makes addresses usable at once: nobody else is on these links who could have the same.
+/// Makes addresses usable at once, without duplicate detection: no other host is on these links.
 pub(crate) fn trust_addresses() -> Result<(), LabError> {
     if !has_ipv6() {
         return Ok(());

@@ -53,7 +53,7 @@ pub(crate) fn build(root: &Path, targets: &[Target]) -> Result<HashMap<(String, 
     Ok(programs(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// Why a build ended so.
+/// Why a build failed.
 fn cause(status: ExitStatus, compiler: bool) -> String {
     match status.signal() {
         Some(signal) => format!("cargo was ended by signal {signal}"),
@@ -64,7 +64,7 @@ fn cause(status: ExitStatus, compiler: bool) -> String {
     }
 }
 
-/// Whether the C++ compiler that cargo's build scripts take is there.
+/// Whether the C++ compiler that cargo's build scripts use is there.
 fn has_compiler() -> bool {
     let name = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
     let mut version = Command::new(name);
@@ -92,7 +92,7 @@ fn programs(messages: &str) -> HashMap<(String, String), PathBuf> {
     programs
 }
 
-/// The name of this machine's kind.
+/// The target triple of this machine.
 fn host() -> Result<String> {
     let output = Command::new("rustc").arg("-vV").output().context("run rustc")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

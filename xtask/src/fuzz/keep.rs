@@ -16,7 +16,7 @@ const BYTES: u64 = 16 * 1024;
 /// What an input costs beside its bytes.
 const COST: u64 = 512;
 
-/// What one input reaches.
+/// The coverage of one input.
 #[derive(Debug, PartialEq, Eq)]
 struct Reached {
     file: PathBuf,
@@ -82,7 +82,7 @@ fn read(control: &str) -> Vec<Reached> {
     reached
 }
 
-/// One after the other, whichever reaches most that no earlier one did for what it costs, as long as there is room.
+/// Picks inputs greedily, each the one with most new features for its cost, as long as there is room.
 fn choose(mut reached: Vec<Reached>) -> Vec<PathBuf> {
     let (mut known, mut bytes, mut chosen) = (BTreeSet::new(), 0, Vec::new());
     while chosen.len() < INPUTS_MAX {

@@ -21,7 +21,7 @@ use crosslane_lab::Lab;
 /// Least part of TCP's rate.
 const BAR: f64 = 0.95;
 
-/// What to measure.
+/// The options.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// How often each program runs on streams and on TCP.
@@ -41,7 +41,7 @@ impl Plan {
     }
 }
 
-/// Measures all that is wanted. What fails is a figure that says why it is missing.
+/// Measures the requested programs. A failure is a figure that says why it is missing.
 ///
 /// # Errors
 /// The lab does not come up.

@@ -18,7 +18,7 @@ use crosslane_lab::{Lab, Options, Preload, Topology};
 use sides::{Offer, Outcome, Question};
 use std::path::PathBuf;
 
-/// What is measured.
+/// The operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize)]
 pub enum Operation {
     /// One-sided: store into another program's memory
@@ -29,7 +29,7 @@ pub enum Operation {
     Atomic,
 }
 
-/// How much is measured.
+/// The options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// What.
@@ -62,7 +62,7 @@ impl Plan {
     }
 }
 
-/// One figure to be: a question for the requester, and what it is held against.
+/// One figure to measure: a request to the requester, and its references.
 struct Measured {
     question: Question,
     group: String,
@@ -96,7 +96,7 @@ pub fn measure(plan: &Plan, cores: Cores) -> Result<Report> {
     Ok(report)
 }
 
-/// The program whose memory it is, and the one that asks.
+/// The owner of the memory, and the requester.
 fn sides(lab: &Lab, program: &PathBuf, host: &str, cores: Cores) -> Result<[Speaker; 2]> {
     let side = |host, role: &str, what: &str| {
         let mut command = lab.command(host, Preload::Off, program)?;

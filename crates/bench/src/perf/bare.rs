@@ -1,5 +1,5 @@
-//! The limit: a bare two-copy byte ring in shared memory, with two indices and nothing else. It believes its peer,
-//! has no records, never sleeps, and uses all of its 8 MB from the start.
+//! The limit: a bare two-copy byte ring in shared memory, with two indices and nothing else. It trusts its peer, has no
+//! records, never sleeps, and uses all of its 8 MB from the start.
 
 use super::link::{Link, RING_BYTES};
 use super::transport::{PEER_TIMEOUT, Transport, Wait};
@@ -13,7 +13,7 @@ const SENT: usize = 0x200;
 const TAKEN: usize = 0x240;
 /// Bytes that are published at a time, so that the reader copies one piece while the writer copies the next.
 const PIECE: usize = 64 * 1024;
-/// Looks in vain before the processor is given to others.
+/// Failed looks before the processor is yielded.
 const SPINS: u32 = 20_000;
 
 /// One end.
@@ -24,14 +24,14 @@ pub struct Bare<'a> {
     /// The other side's index as last seen.
     free_until: u64,
     taken: u64,
-    /// What the other side was told of `taken`.
+    /// The value of `taken` that the other side knows.
     told: u64,
     /// The other side's index as last seen.
     full_until: u64,
 }
 
 impl<'a> Bare<'a> {
-    /// Begins anew.
+    /// Resets the ring.
     pub fn new(link: &'a Link) -> Self {
         Self { link, sent: 0, free_until: RING_BYTES, taken: 0, told: 0, full_until: 0 }
     }
@@ -43,7 +43,7 @@ impl<'a> Bare<'a> {
         }
     }
 
-    /// Tells how much was taken, if it is at least `least` more than the other side knows of.
+    /// Publishes how much was taken, if it is at least `least` more than the other side knows of.
     #[inline]
     fn tell(&mut self, least: u64) {
         if self.taken - self.told >= least {

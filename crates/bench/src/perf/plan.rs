@@ -1,4 +1,4 @@
-//! Which cases `perf` measures, and what becomes of the runs.
+//! Which cases `perf` measures, and how their results become figures.
 
 use super::cases::{Case, Outcome, Over, PERCENTILES};
 use super::session::Session;
@@ -13,7 +13,7 @@ use indicatif::ProgressBar;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A part of what is measured.
+/// A part of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
     /// One processor's stores into a segment, by size and kind of copy
@@ -45,7 +45,7 @@ impl FromStr for Size {
     }
 }
 
-/// How much is measured.
+/// The options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Sizes of writes into a window, bytes.
@@ -54,8 +54,8 @@ pub struct Plan {
     pub messages: Vec<usize>,
     /// Sizes of messages of a stream, bytes.
     pub streams: Vec<usize>,
-    /// Repetitions of each case: many short ones rather than few long ones, so that what disturbs the machine for a
-    /// moment meets all cases alike and does not reach the medians.
+    /// Repetitions of each case: many short ones rather than few long ones, so that a brief disturbance of the machine
+    /// meets all cases alike and does not reach the medians.
     pub runs: usize,
     /// How long each run of a case lasts, ms.
     pub millis: u64,
@@ -107,7 +107,7 @@ impl Plan {
         self.runs * (copies * self.writes.len() + 4 * self.messages.len() + lines + 4 * self.streams.len())
     }
 
-    /// Shows how far a run is, on standard error if that is a terminal.
+    /// Shows the progress, on standard error if that is a terminal.
     fn progress(&self) -> ProgressBar {
         progress(self.steps() as u64, "  {bar:30} {pos}/{len}  {elapsed}  about {eta} left  {msg}")
     }
@@ -180,7 +180,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Says what is measured now: beside the bar, or in a line of its own where there is no terminal for one.
+    /// Shows the present case: beside the bar, or in a line of its own without a terminal.
     fn begin(&self, part: &'static str) {
         if self.progress.is_hidden() {
             eprintln!("  {}/{} {part}", self.progress.position(), self.progress.length().unwrap_or(0));

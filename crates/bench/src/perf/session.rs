@@ -1,4 +1,4 @@
-//! The side that answers: a copy of this process that is told case after case.
+//! The answering side: a copy of this process that gets case after case.
 
 use super::cases::{Case, Outcome};
 use super::link::{Descriptors, Link};
@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-/// What the answering side must know.
+/// The parameters of the answering side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Invitation {
     core: usize,
@@ -24,7 +24,7 @@ struct Invitation {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Here;
 
-/// The measuring side's hold of the other.
+/// The measuring side's handle of the answering one.
 #[derive(Debug)]
 pub struct Session {
     link: Link,
@@ -54,15 +54,15 @@ impl Session {
         Ok(session)
     }
 
-    /// Talks to an other side that was started already, on `descriptors`.
+    /// Connects to an answering side that was started already, on `descriptors`.
     pub fn new(descriptors: &Descriptors, cores: Cores, lines: Speaker) -> Result<Self> {
         let link = descriptors.link(true, cores.is_shared())?;
         Ok(Self { link, lines, key: 1, _pin: Pin::to(cores.near)? })
     }
 
-    /// Runs one case on both sides: what this side saw, and what the other did. `case` gets the mark key.
+    /// Runs one case on both sides; returns the results of this and of the other side. `case` gets the mark key.
     pub fn run(&mut self, case: impl FnOnce(u64) -> Case) -> Result<(Outcome, Outcome)> {
-        // The key guards no secret here: it only tells one case's records from another's.
+        // The key guards no secret here: it only distinguishes the records of one case from another's.
         self.key += 1 << 32;
         let case = case(self.key);
         case.clear(&self.link);

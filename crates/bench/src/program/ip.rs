@@ -1,4 +1,4 @@
-//! What programs reach that no library accelerates: the fabric's IP against the kernel's own pair of interfaces.
+//! Programs without acceleration: the fabric's IP against the kernel's own pair of interfaces.
 
 use super::process::{Server, run};
 use super::relay::relay;
@@ -34,9 +34,9 @@ const fn plain(metric: Metric) -> Metric {
 /// Pause between two pings.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// `ping`, a few times a second: everything on the way sleeps in between. Beside it what three sleepers take who wake
-/// each other and do nothing else: two daemons and the one who waits for the answer. The kernel answers; something that can
-/// be ended stands in for the server.
+/// `ping`, a few times a second: everything on the way sleeps in between. The reference beside it is three sleepers
+/// that only wake each other: two daemons and the process that waits for the answer. The kernel answers the ping; the
+/// server is a placeholder that can be ended.
 const PING: Program = Program {
     name: "IP: ping",
     needs: &["ping"],

@@ -1,4 +1,4 @@
-//! The least that a packet's way through two daemons can take: sleepers that wake each other, and do nothing else.
+//! The least time that a packet's way through two daemons can take: sleepers that only wake each other.
 
 use anyhow::{Context, Result, anyhow, ensure};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anyone waits for another, who can only be late.
+/// How long a thread waits for another, which can only be late.
 const PEER_TIMEOUT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
-/// Mean time, us, until one who rings and then sleeps is woken by the answer. The first relay is woken, wakes the second,
-/// and looks for its answer without sleeping, as a daemon does; then it wakes the asker. All sleep for `pause` before
-/// each of `rounds`.
+/// Mean time, us, from a thread's ring until the answer wakes it. The first relay is woken, wakes the second, and looks
+/// for its answer without sleeping, as a daemon does; then it wakes the asker. All sleep for `pause` before each of
+/// `rounds`.
 ///
 /// # Errors
 /// There are no eventfds, or no threads.

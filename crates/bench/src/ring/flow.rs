@@ -1,5 +1,5 @@
-//! A plain program that sends, and one that receives: sockets of the standard library and nothing of ours, so that
-//! the library preloaded into them is what is measured.
+//! A plain program that sends, and one that receives: sockets of the standard library and nothing of ours, so that the
+//! preloaded library is measured.
 
 use crate::clock::clock;
 use crate::speaker::{end_with_parent, tell};
@@ -14,7 +14,7 @@ const PEER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Largest size that a sender may announce, bytes.
 const SIZE_MAX: u64 = 64 << 20;
 
-/// What was moved.
+/// The traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
     /// Bytes that the receiver got.
@@ -24,7 +24,7 @@ pub struct Moved {
 }
 
 impl Moved {
-    /// Megabytes (10^6) in a second; 0 if there was no time.
+    /// Megabytes (10^6) a second; 0 if no time has passed.
     #[expect(clippy::cast_precision_loss, reason = "a figure")]
     pub fn rate(self) -> f64 {
         if self.nanos == 0 { 0.0 } else { self.bytes as f64 * 1e3 / self.nanos as f64 }
@@ -51,7 +51,7 @@ pub fn sink(port: u16) -> Result<()> {
     }
 }
 
-/// Reads what one sender sends, and tells it how much that was and how long it took.
+/// Reads the bytes of one sender, and reports their number and time to it.
 fn receive(mut peer: TcpStream) -> Result<()> {
     peer.set_read_timeout(Some(PEER_TIMEOUT))?;
     let mut word = [0; 8];
@@ -116,7 +116,7 @@ impl Flow {
     }
 }
 
-/// The sending program: connects, says so, is told on standard input when to begin, and tells what came of it.
+/// The sending program: connects, reports that, waits on standard input for its start, and prints its result.
 ///
 /// # Errors
 /// As [`Flow`]'s.

@@ -23,7 +23,7 @@ use std::time::Duration;
 /// Ports of the receivers: accelerated ones, and plain ones.
 const PORT: u16 = 23_000;
 const PLAIN_PORT: u16 = 23_001;
-/// Time for all senders of a run, which have connected, to hear when they are to begin.
+/// Time for all connected senders of a run to learn when they are to begin.
 const START: Duration = Duration::from_millis(10);
 /// Least part of the rate at 1 MB that larger sizes must keep: the study's fell to pieces there.
 const COLLAPSE: f64 = 0.5;
@@ -47,7 +47,7 @@ const ONE_TO_BOTH: Flows = &[("h1", "h2"), ("h1", "h3")];
 const EVERYBODY: Flows =
     &[("h1", "h2"), ("h2", "h3"), ("h3", "h1"), ("h2", "h1"), ("h3", "h2"), ("h1", "h3")];
 
-/// How much is measured.
+/// The options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Sizes of writes and reads, bytes.
@@ -109,7 +109,7 @@ impl Rig {
         senders.iter_mut().map(rate).collect()
     }
 
-    /// All arrangements of one run: a pair's rate alone, one host's to each of both, each of all at once, and their sum.
+    /// All arrangements of one run: a pair's rate alone, one host's rate to each of its neighbours, each rate of all at once, and their sum.
     fn arrangements(&self, preload: Preload, size: usize, millis: u64) -> Result<[f64; 4]> {
         let alone = PAIRS.map(|pair| self.rates(preload, pair, size, millis)).into_iter();
         let alone = alone.collect::<Result<Vec<_>>>()?.concat();
@@ -118,7 +118,7 @@ impl Rig {
         Ok([mean(&alone), mean(&both), mean(&all), all.iter().sum()])
     }
 
-    /// All that is measured of one size.
+    /// All measurements of one size.
     fn figures(&self, plan: &Plan, size: usize) -> Result<Vec<Figure>> {
         let (mut ours, mut veth) = ([const { Vec::new() }; 4], [const { Vec::new() }; 4]);
         for _ in 0..plan.runs {

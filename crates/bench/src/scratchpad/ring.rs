@@ -1,4 +1,4 @@
-//! The hosts of the study's ring, each a thread, and what is measured between them.
+//! The hosts of the study's ring, each a thread, and the measurements between them.
 
 use super::host::{Host, Transfer, Wake};
 use anyhow::{Context, Result, ensure};
@@ -38,7 +38,7 @@ impl Ring {
         for (host, buffer) in hosts.iter_mut().zip(buffers) {
             host.open(buffer)?;
         }
-        // The links are up: nobody needs the sockets any more, and whoever ends us leaves none behind.
+        // The links are up: the sockets are not needed any more, and none is left behind if we are killed.
         folder.close()?;
         Ok(Self { hosts })
     }
@@ -91,8 +91,8 @@ impl Ring {
         })
     }
 
-    /// Runs all hosts, the first one by `measure`. The host at `hops` tells of what it takes: a transfer's first word,
-    /// and when. Hosts behind it always sleep.
+    /// Runs all hosts, the first one by `measure`. The host at `hops` reports each transfer that it takes: its first
+    /// word, and the time. Hosts behind it always sleep.
     fn run<T>(
         &mut self,
         hops: u32,
@@ -129,7 +129,7 @@ impl Ring {
     }
 }
 
-/// The destination takes the data where it lies: it looks at the first word, and tells of what is asked for.
+/// The destination takes the data where it lies: it looks at the first word, and reports the requested ones.
 fn take(transfer: Transfer, buffer: &Inbound, tell: &Sender<(u64, Instant)>) -> Result<()> {
     let word = buffer.load_u64(transfer.address as usize);
     if word == LAST {

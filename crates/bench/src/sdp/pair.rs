@@ -1,4 +1,4 @@
-//! Two programs that work with one another, and what they do in a window of time.
+//! Two programs that communicate, and their work in a window of time.
 
 use super::flow::{Mark, Order};
 use super::tally::Tally;
@@ -21,7 +21,7 @@ pub struct Pair {
     client: SocketAddr,
 }
 
-/// What was done in a window of time.
+/// The work in a window of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Done {
     /// Bytes that arrived, or questions that were answered.
@@ -35,19 +35,19 @@ pub struct Done {
 }
 
 impl Done {
-    /// So many in a second.
+    /// Units a second.
     pub fn rate(&self) -> f64 {
         per(self.count, self.seconds)
     }
 
-    /// So many in a second of processor time.
+    /// Units per second of processor time.
     pub fn per_processor(&self) -> f64 {
         per(self.count, self.processor)
     }
 }
 
 impl Pair {
-    /// Starts both: `listener` tells where it listens, and `connector` makes the other of that.
+    /// Starts both: `listener` reports where it listens, and `connector` starts the other one with that.
     ///
     /// # Errors
     /// One does not start, or they do not find each other.
@@ -59,8 +59,8 @@ impl Pair {
         Ok(Self { listener, connector, client })
     }
 
-    /// Lets them work for `time`, and ends them. With `lab` a stream carries it, whose daemons count: what they tell is of
-    /// a time a little longer than the window, so that their telling is not measured.
+    /// Lets them work for `time`, and ends them. With `lab` a stream carries the bytes: its daemons' counters cover a
+    /// little more time than the window, so that reading them is not measured.
     ///
     /// # Errors
     /// One of them fails, or there was no stream.

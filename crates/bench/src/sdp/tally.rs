@@ -1,4 +1,4 @@
-//! What a stream has counted, as the daemons of both its ends tell: by which mode its bytes went, and what that took.
+//! A stream's counters, from the daemons of both its ends: by which mode its bytes went, and the copies that took.
 
 use anyhow::{Context, Result};
 use crosslane_lab::Lab;
@@ -16,7 +16,7 @@ pub struct Tally {
     pub by_mode: [u64; 4],
     /// Bytes that the connecting end copied to send them.
     pub copied_in: u64,
-    /// Bytes that the other end received, which was asked a moment earlier or later.
+    /// Bytes that the other end received; it was asked a moment earlier or later.
     pub received: u64,
     /// Bytes that it copied to receive them.
     pub copied_out: u64,

@@ -1,5 +1,5 @@
-//! A plain program that sends messages, and one that receives them, each telling what its calls cost it: time of its
-//! processor, and time in which it could not run.
+//! A plain program that sends messages, and one that receives them. Each reports the cost of its calls: processor time,
+//! and time in which it could not run.
 
 use crate::clock::processor_time as busy;
 use crate::speaker::{end_with_parent, tell};
@@ -27,11 +27,11 @@ pub struct Listening {
 pub struct Ready {
     /// Its process.
     pub pid: u32,
-    /// How TCP of its connection avoids congestion.
+    /// The congestion control of its connection.
     pub congestion: String,
 }
 
-/// What one side did, and what it cost.
+/// The work of one side, and its cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Side {
     /// Bytes that were moved.
@@ -96,10 +96,10 @@ fn receive(mut peer: TcpStream, size: usize) -> Result<Side> {
     Ok(begin.end(bytes))
 }
 
-/// The sending program: connects, says so, waits for a line, and sends messages of `size` bytes for `time`.
+/// The sending program: connects, reports that, waits for a line, and sends messages of `size` bytes for `time`.
 ///
 /// # Errors
-/// The receiver goes, or nobody says when to begin.
+/// The receiver ends, or nobody sends the line.
 pub fn sender(to: SocketAddr, size: usize, time: Duration) -> Result<()> {
     end_with_parent()?;
     let peer = TcpStream::connect(to).context("cannot connect")?;

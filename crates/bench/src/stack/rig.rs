@@ -1,4 +1,4 @@
-//! One run of a case: a sender and a receiver at a place, and what it cost.
+//! One run of a case: a sender and a receiver at a place, and their cost.
 
 use super::attribute::Profile;
 use super::flow::{Listening, Ready, Side};
@@ -60,7 +60,7 @@ impl Pair {
     }
 }
 
-/// What both sides did.
+/// The work of both sides.
 struct Done {
     messages: u64,
     sender: Side,
@@ -104,7 +104,7 @@ impl Ours {
         Ok(Self { counting: up(true)?, plain: up(false)?, clock, overhead })
     }
 
-    /// Once with nothing counted, for rate and processor time, and once counted.
+    /// Once without counting, for rate and processor time, and once with.
     pub(super) fn run(&self, size: usize, time: Duration) -> Result<Outcome> {
         let [place, _, _] = InLab::all(&self.plain)?;
         let mut pair = Pair::start(&place, size, time, None)?;
@@ -124,7 +124,7 @@ impl Ours {
         })
     }
 
-    /// What programs and daemons count while messages are sent.
+    /// The counts of programs and daemons while messages are sent.
     fn count(&self, size: usize, time: Duration) -> Result<(Counts, Done)> {
         let [place, _, _] = InLab::all(&self.counting)?;
         let file = |name: &str| place.folder().join(format!("{name}.account"));
@@ -149,7 +149,7 @@ impl Ours {
     }
 }
 
-/// The kernel's TCP, and what it shows of itself.
+/// The kernel's TCP, and its samples.
 pub(super) struct Kernel {
     /// Where its programs run.
     pub(super) lab: Lab,
@@ -158,7 +158,7 @@ pub(super) struct Kernel {
     pub(super) profile: Profile,
     /// Why there are none: the kernel shows nothing.
     pub(super) refused: Option<String>,
-    /// How its TCP avoids congestion, after a run.
+    /// Its TCP's congestion control, after a run.
     pub(super) congestion: String,
 }
 
@@ -195,7 +195,7 @@ impl Kernel {
     }
 }
 
-/// What the kernel does while messages are sent at `place`.
+/// The kernel's work while messages are sent at `place`.
 fn sample(place: &dyn Place, size: usize, time: Duration) -> Result<(Profile, Done)> {
     let mut pair = Pair::start(place, size, time, None)?;
     let sampler = Sampler::start(place.folder())?;

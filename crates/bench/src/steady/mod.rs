@@ -1,5 +1,5 @@
-//! `crosslane bench steady`: many short ping-pongs on streams and on the kernel's TCP by turns: how often one is much slower
-//! than the others, and what the hypervisor stole meanwhile.
+//! `crosslane bench steady`: many short ping-pongs on streams and on the kernel's TCP by turns: how often one is much
+//! slower than the others, and the hypervisor's steal meanwhile.
 
 pub mod args;
 mod tally;
@@ -15,13 +15,13 @@ use anyhow::{Context, Result, ensure};
 use indicatif::ProgressBar;
 use tally::{Run, Turn};
 
-/// Requests of the first run of redis-benchmark, whose rate says how many make a second.
+/// Requests of the first run of redis-benchmark, whose rate sets those of a second.
 const REQUESTS: u32 = 10_000;
 
-/// The mean of a second is at most so many us for each round trip, but for one second in twenty.
+/// Most us per round trip, in the mean of a second, for all but one second in twenty.
 const MOST: f64 = 5.0;
 
-/// What to measure.
+/// The options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// How many runs of each program on streams, and as many on TCP.
@@ -38,7 +38,7 @@ struct Case {
     name: &'static str,
     title: &'static str,
     serve: fn(&dyn Place, u16) -> Result<Server>,
-    /// The mean of a round trip, us, of a run that lasts a second if it is what the last one gave.
+    /// The mean of a round trip, us, of a run that lasts a second if it is as fast as the last one.
     mean: fn(&dyn Place, u16, Option<f64>) -> Result<f64>,
 }
 
@@ -66,7 +66,7 @@ impl Plan {
     }
 }
 
-/// Measures all that is wanted. What fails is a figure that says why it is missing.
+/// Measures the requested programs. A failure is a figure that says why it is missing.
 ///
 /// # Errors
 /// The lab does not come up.

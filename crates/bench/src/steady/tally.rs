@@ -1,4 +1,4 @@
-//! What the turns of one program say, and its histogram.
+//! Evaluates the turns of one program, and prints its histogram.
 
 use super::STEAL;
 use crate::export::{columns, heading, markdown_columns, notes, or_dash, two};
@@ -10,7 +10,7 @@ use crate::steal;
 pub(super) struct Run {
     /// Mean of a round trip, us.
     pub mean: f64,
-    /// What was stolen meanwhile, percent.
+    /// Steal meanwhile, percent.
     pub steal: f64,
 }
 

@@ -13,12 +13,12 @@ use crosslane_lab::{Options, Topology};
 const FIRST: &str = "h1";
 const OTHERS: [&str; 4] = ["h2", "h3", "h4", "h5"];
 const ONE_CABLE: &str = "1 cable";
-/// Nothing at all would have no ratio to the limit.
+/// A value of 0 would have no ratio to the limit.
 const LEAST_ADDED: f64 = 0.001;
 /// Sockperf's metric: the median of the round trip.
 const MEDIAN: usize = 1;
 
-/// How hosts between carry what passes, and what is asked of them.
+/// How hosts between carry the traffic, and their bars.
 struct Kind {
     /// Appended to the names of the groups.
     name: &'static str,
@@ -29,7 +29,7 @@ struct Kind {
     /// The most that a further cable may add to the time one way, us; and its name.
     added: f64,
     limit: &'static str,
-    /// Whether each cable takes a processor more.
+    /// Whether each cable needs a processor more.
     pumps: bool,
 }
 

@@ -27,7 +27,7 @@ const AROUND: u64 = 32;
 const ANSWER: Duration = Duration::from_millis(50);
 const PIECE: usize = 16 * 1024;
 
-/// What was got that must not be had.
+/// What the attack got and must not get.
 #[derive(Debug, Default)]
 struct Got {
     /// Control connections of the parent's.
@@ -155,7 +155,7 @@ fn speak(me: &OwnedFd) -> Result<usize> {
         }
         let session = Session::from_socket(fd);
         let _ = session.listen(listener.as_fd());
-        // Too long for a packet: whoever says that is not listened to any more.
+        // Too long for a packet: the daemon closes the session of its sender.
         let _ = rustix::net::send(session.socket(), &vec![7; MAX_MESSAGE + 1], SendFlags::DONTWAIT);
     }
     Ok(found)

@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How long a transfer may take, cuts and all: then it hangs.
 const HANGS: Duration = Duration::from_secs(90);
 
-/// What became of transfers so far.
+/// The results of transfers so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// Begun.
@@ -118,7 +118,7 @@ impl Flow {
         Ok(())
     }
 
-    /// The program that sent has ended: well, or for a reason that we know.
+    /// The sending program has ended: well, or for a known reason.
     fn conclude(&mut self, network: &Network) -> Result<()> {
         let Some(mut transfer) = self.transfer.take() else { return Ok(()) };
         if transfer.program.wait(HANGS)?.success() {
@@ -137,7 +137,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Reads what the server found.
+    /// Reads the server's results.
     fn hear(&mut self) -> Result<()> {
         let output = self.server.output();
         let fresh = output.get(self.read..).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! `SOL_CROSSLANE`: what programs that know of streams choose for them, and ask of them; `include/crosslane.h` is the
-//! same for C. What is said of a socket before it is a stream is kept with its descriptor.
+//! `SOL_CROSSLANE`: options by which programs control streams and query them; `include/crosslane.h` declares them for
+//! C. Options set before a socket is a stream are kept with its descriptor.
 
 use crate::calls::io_timeouts;
 use crate::daemon::{process, rules};
@@ -35,13 +35,13 @@ enum Socket {
     Plain,
 }
 
-/// An option of ours is set. `None`: `fd` is no TCP socket, and the kernel has the word.
+/// Sets an option of ours. `None`: `fd` is no TCP socket, and the kernel answers.
 pub fn set(fd: c_int, name: c_int, value: &Value) -> Option<Result<(), c_int>> {
     let socket = socket(fd)?;
     Some(value.number().and_then(|value| set_one(fd, &socket, name, value)))
 }
 
-/// An option of ours is asked for; as [`set`].
+/// Reads an option of ours; otherwise as [`set`].
 pub fn get(fd: c_int, name: c_int, place: &Place) -> Option<Result<(), c_int>> {
     let socket = socket(fd)?;
     fault::catch();
@@ -59,7 +59,7 @@ fn answer(fd: c_int, socket: &Socket, name: c_int, place: &Place) -> Result<(), 
     place.store(&bytes, room)
 }
 
-/// `fd` becomes a stream: what was said of the socket counts for it, else what rules say.
+/// Called when `fd` becomes a stream: applies the options set before, else what the rules say.
 pub fn begin(fd: c_int, end: &Held) {
     let choice = Choice::of(fd);
     let ruled =

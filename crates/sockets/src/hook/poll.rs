@@ -41,8 +41,8 @@ hook! {
     }
 }
 
-/// Does `wait` with a copy of the program's array, and tells the program what it found, if the kernel alone cannot answer for
-/// it; `None`: it can, or `wait` says that the kernel is to.
+/// Runs `wait` on a copy of the program's array and stores the result, if the kernel alone cannot answer for it.
+/// `None`: the kernel can, or `wait` leaves it to the kernel.
 fn ours(
     fds: *mut pollfd,
     count: nfds_t,
@@ -81,7 +81,7 @@ fn tell(fds: *mut pollfd, found: &[pollfd]) -> Result<(), c_int> {
     })
 }
 
-/// An array that is shorter than its count: the program is broken, and ends as the C library would end it.
+/// Aborts, as the C library does, if the array is shorter than its count.
 fn check(count: nfds_t, room: size_t) {
     if usize::try_from(count).is_ok_and(|count| room / size_of::<pollfd>() < count) {
         // SAFETY: ends the process.

@@ -10,7 +10,7 @@ thread_local! {
     static BUFFER: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
 }
 
-/// Does `work` with `len` bytes of it, or with all if it is shorter. What lies in them is what was there before.
+/// Runs `work` with `len` bytes of the buffer, or with all if it is shorter. They hold whatever was there before.
 pub fn with<T>(len: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
     // A signal handler that comes in between gets another one.
     let kept = BUFFER.try_with(Cell::take).ok().flatten();

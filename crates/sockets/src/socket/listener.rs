@@ -17,8 +17,8 @@ pub fn register(fd: c_int) {
     }
 }
 
-/// A descriptor of a listener is closed: the daemon forgets it, if this session told it and no other descriptor listens
-/// there.
+/// A descriptor of a listener is closed: the daemon forgets the listener, if this session registered it and no other
+/// descriptor listens there.
 pub fn unlisten(fd: c_int) {
     let told = Entry { kind: Kind::Listener, index: process::sessions() };
     let Some(address) = address::local(fd).filter(|_| table::look(fd) == Some(told)) else { return };

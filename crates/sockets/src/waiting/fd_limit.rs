@@ -46,8 +46,8 @@ pub fn after_fork() {
     }
 }
 
-/// Sleeps until there is news of the carrier socket `fd` of `end`, or the waiter is rung; at most for `timeout` (`None` is
-/// for ever), and without a set for `blind` only. Whether it heard something.
+/// Sleeps until the carrier socket `fd` of `end` has news or the waiter is rung; for at most `timeout` (`None` is for
+/// ever), and without a set for `blind` only. Returns whether there was news.
 pub fn doze(
     fd: c_int,
     end: &Held,

@@ -17,7 +17,7 @@ const REGION: u64 = 16 << 20;
 /// Operations that are posted before one of them is waited for.
 const WINDOW: usize = 128;
 
-/// What the requester is to do.
+/// A request to the requester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {
     /// The operation.
@@ -30,7 +30,7 @@ pub struct Question {
     pub millis: u64,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// How long it took until the last one was executed, s.

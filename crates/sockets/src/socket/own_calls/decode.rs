@@ -1,7 +1,7 @@
 //! x86-64 instructions, as far as is needed to follow which number a system call is made with.
 //!
-//! Lengths of what compilers put around a system call are known, and which register an instruction changes. What is not
-//! known ends the reading: then nothing is claimed.
+//! It knows the lengths of what compilers put around a system call, and which register an instruction changes. An
+//! unknown instruction ends the reading without a result.
 
 /// Number of a general register: 0 is `rax`, 4 `rsp`, 7 `rdi`.
 pub type Register = u8;

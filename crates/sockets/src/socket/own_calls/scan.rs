@@ -5,15 +5,15 @@
 //!       48 89 de         mov %rbx,%rsi
 //!       0f 05            syscall          <- the two bytes are looked for, the instructions before them are read
 //! ```
-//! The two bytes stand in other instructions and in tables too, once in 65,536 bytes. Whether they are an instruction is
-//! told by reading from each byte before them: such readings soon fall into step with the code, so nearly all meet there if it is
-//! one, and few if not.
+//! The two bytes occur in other instructions and in tables too, once in 65,536 bytes. To tell, decoding starts at each
+//! byte before them: such decodings soon fall into step with the code, so nearly all arrive there if it is an
+//! instruction, and few if not.
 
 use super::decode::{self, Effect, Register, Step};
 
 /// Bytes before a call that are read.
 const BEFORE: usize = 80;
-/// Bytes before a call in which a register may have got the number that is copied for it.
+/// Bytes before a call in which a register may have got the number that is later copied for it.
 pub const REACH: usize = 4096;
 /// Numbers of system calls are less.
 const NUMBERS: u32 = 1024;

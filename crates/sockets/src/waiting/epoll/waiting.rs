@@ -56,7 +56,7 @@ pub fn wait(
     }
 }
 
-/// Whether the set is the kernel's alone: a stream that comes into it from now on wakes who sleeps there.
+/// Whether the set is the kernel's alone: a stream that is added from now on wakes its sleepers.
 fn is_kernels(set: &Set) -> bool {
     set.looks();
     !set.is_shadowed()
@@ -95,7 +95,7 @@ fn run(set: &'static Set, call: Call, events: &mut Events, timeout: Timeout) -> 
     }
 }
 
-/// Streams first; the kernel too if it was not asked for a while.
+/// Looks at the streams first, and at the kernel too if it was not asked for a while.
 fn first_look(set: &Set, state: &mut State, call: Call, events: &mut Events, tid: u32) -> Result<(), c_int> {
     if state.kernel_first {
         state.kernel_first = false;
@@ -123,7 +123,7 @@ fn first_look(set: &Set, state: &mut State, call: Call, events: &mut Events, tid
     Ok(())
 }
 
-/// Other threads that sleep in the set must wake for what this one leaves, and for what comes next.
+/// Wakes other threads that sleep in the set, for what this one leaves and for what comes next.
 fn leave_rest(set: &Set, state: &mut State, events: &Events) {
     if set.sleepers.load(core::sync::atomic::Ordering::Relaxed) > 0 {
         state.arm();
@@ -133,7 +133,7 @@ fn leave_rest(set: &Set, state: &mut State, events: &Events) {
     }
 }
 
-/// This thread leaves, and what it asked for last may still be under way: another one that sleeps in the set must look once more.
+/// This thread leaves, and its last request may still be under way: has another thread that sleeps in the set look once more.
 fn hand_over(set: &Set) {
     if set.sleepers.load(core::sync::atomic::Ordering::Relaxed) > 0 {
         set.with(|state| {
@@ -144,7 +144,7 @@ fn hand_over(set: &Set) {
     }
 }
 
-/// Nothing is ready in the rings, and the call must not wait: whether that is all, the kernel says.
+/// Nothing is ready in the rings, and the call must not wait: asks the kernel whether that is all.
 fn last_look(set: &'static Set, call: Call, events: &mut Events, tid: u32) -> Result<(), c_int> {
     set.with(|state| {
         state.look_inside();
@@ -165,7 +165,7 @@ fn last_look(set: &'static Set, call: Call, events: &mut Events, tid: u32) -> Re
     Ok(())
 }
 
-/// Looks at the rings for a bounded time, and at the kernel each 10 us. Whether it found something.
+/// Looks at the rings for a bounded time, and at the kernel each 10 us. Returns whether it found something.
 fn spin(set: &'static Set, call: Call, events: &mut Events, limit: Limit, tid: u32) -> Result<bool, c_int> {
     let (ns, rounds) = set.with(|state| (spin_ns(state), (32 / state.len().max(1)).max(1))).unwrap_or((0, 1));
     let Some(_spinner) = wait::spinner(ns) else { return Ok(false) };
@@ -209,7 +209,7 @@ fn spin(set: &'static Set, call: Call, events: &mut Events, limit: Limit, tid: u
     }
 }
 
-/// How long to spin now: not at all if that would keep the far side that was last heard of from running.
+/// How long to spin now, ns: 0 if spinning would keep the far side that was last active from running.
 fn spin_ns(state: &State) -> u32 {
     if state.is_all_out() {
         return 0;
@@ -223,9 +223,9 @@ fn spin_ns(state: &State) -> u32 {
 enum Slept {
     /// The time is up, or there is news.
     Well,
-    /// By news of another process.
+    /// By an event for another process.
     Strange,
-    /// What was asked for is not under way any more: time for another look.
+    /// The request is no longer under way: time for another look.
     Briefly,
 }
 
@@ -256,7 +256,7 @@ fn sleep(
         return Ok(Slept::Well);
     }
     let Some((armed, next, inner)) = armed else { return nap(call, events, limit) };
-    // Without a daemon nobody rings, nor tells of its end.
+    // Without a daemon nobody rings, and nobody reports its end.
     let cap = next.limit((!armed || foreign || watch::present().is_none()).then_some(BLIND));
     if foreign {
         doze(inner, limit.left(cap));
@@ -287,7 +287,7 @@ fn sleep(
     })
 }
 
-/// In a signal handler that interrupted this thread's work on the set: only the kernel's part, for a short time.
+/// In a signal handler that interrupted this thread's work on the set: waits for the kernel's part only, and for a short time.
 fn nap(call: Call, events: &mut Events, limit: Limit) -> Result<Slept, c_int> {
     events.ask_for(call, limit.left(Some(BLIND))).map(|_| Slept::Well)
 }

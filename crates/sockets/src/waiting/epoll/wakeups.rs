@@ -90,7 +90,7 @@ impl State {
         }
     }
 
-    /// What the kernel has to tell of the carrier sockets of a set without a wakeup set.
+    /// Takes the kernel's events of the carrier sockets of a set without a wakeup set.
     pub fn look_at_quiet(&mut self, epfd: c_int) {
         const FEW: usize = 2;
         if self.wakeup_set.is_some() {
@@ -104,8 +104,8 @@ impl State {
         }
     }
 
-    /// Takes the inner set's news. `false` if there were none: what was seen of it belongs to a process that has
-    /// this set as well, by `fork`.
+    /// Takes the inner set's events. `false` if there were none: what woke us was for a process that shares this set by
+    /// `fork`.
     pub fn hear(&mut self) -> bool {
         const WAKEUPS_MAX: usize = 32;
         let Some(wakeup_set) = self.wakeup_set else { return false };
@@ -147,7 +147,7 @@ impl State {
         }
     }
 
-    /// Asks for wakes. `false` if not all will ring.
+    /// Asks for wakes. `false` if not all streams will ring.
     pub fn arm(&mut self) -> bool {
         let Some(waiter) = self.waiter_id() else { return self.places.len() == self.idle.len() };
         let again = core::mem::take(&mut self.rung);
