@@ -100,7 +100,7 @@ impl Campaign<'_> {
             let workers: Vec<_> =
                 (0..*jobs).map(|_| scope.spawn(|| self.work(&slots, &next, &stop))).collect();
             while !workers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
-                tell(&slots, &workers);
+                print_progress(&slots, &workers);
             }
         });
         self.report(&slots, stop.load(Ordering::Relaxed))
@@ -140,7 +140,7 @@ impl Campaign<'_> {
         let bad: Vec<_> = done.iter().filter(|(_, outcome)| outcome.fault.is_some()).collect();
         if !bad.is_empty() {
             println!("\nfailures:\n");
-            bad.iter().for_each(|(target, outcome)| self.tell_fault(target, outcome));
+            bad.iter().for_each(|(target, outcome)| self.print_fault(target, outcome));
         }
         // As in tests: what was skipped counts as passed, and is subtracted where all results are added up.
         for (target, outcome) in &done {
@@ -156,7 +156,7 @@ impl Campaign<'_> {
         }
     }
 
-    fn tell_fault(&self, target: &Target, outcome: &Outcome) {
+    fn print_fault(&self, target: &Target, outcome: &Outcome) {
         let (name, fault) = (target.name, outcome.fault.as_deref().unwrap_or_default());
         println!("---- {name} stdout ----\n{fault}");
         if let Ok(place) = self.place(target) {
@@ -215,7 +215,7 @@ impl Slot {
 }
 
 /// Waits a while, as long as a target runs, and prints the progress.
-fn tell(slots: &[Slot], workers: &[std::thread::ScopedJoinHandle<'_, ()>]) {
+fn print_progress(slots: &[Slot], workers: &[std::thread::ScopedJoinHandle<'_, ()>]) {
     let end = Instant::now() + NEWS;
     while Instant::now() < end {
         if workers.iter().all(std::thread::ScopedJoinHandle::is_finished) {

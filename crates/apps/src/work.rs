@@ -63,8 +63,8 @@ mod tests {
         let work = Work::json("warning\n{\"count\": 300, \"seconds\": 1.5}\n").unwrap();
         assert_eq!((work.count, work.rate()), (300.0, 200.0));
         assert_eq!(work.processor, None);
-        let told = Work::json("{\"count\": 1, \"seconds\": 1, \"processor\": 0.25}").unwrap();
-        assert_eq!(told.processor, Some(0.25));
+        let work = Work::json("{\"count\": 1, \"seconds\": 1, \"processor\": 0.25}").unwrap();
+        assert_eq!(work.processor, Some(0.25));
         assert!(Work::json("nothing").is_err());
         assert!(Work::json("{\"count\": 0, \"seconds\": 1.5}").is_err());
         assert_eq!(Work::at_rate(100.0, 50.0).unwrap().seconds, 2.0);

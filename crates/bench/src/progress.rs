@@ -9,7 +9,7 @@ pub(crate) fn show(figures: &[Figure]) {
 }
 
 /// Writes a line above the progress, or to standard error where that is no terminal.
-pub(crate) fn tell(progress: &ProgressBar, line: &str) {
+pub(crate) fn print(progress: &ProgressBar, line: &str) {
     if progress.is_hidden() { eprintln!("{line}") } else { progress.println(line) }
 }
 

@@ -59,14 +59,14 @@ impl Speaker {
     /// # Errors
     /// The other side is gone.
     pub fn say(&mut self, words: &impl Serialize) -> Result<()> {
-        tell(&mut self.to, words).context("the other side has ended")
+        write_line(&mut self.to, words).context("the other side has ended")
     }
 
     /// Receives the next line.
     ///
     /// # Errors
     /// The other side has ended, sends nothing in time, or sends something that cannot be parsed.
-    pub fn hear<T: DeserializeOwned>(&mut self) -> Result<T> {
+    pub fn receive<T: DeserializeOwned>(&mut self) -> Result<T> {
         let mut line = String::new();
         match self.from.read_line(&mut line) {
             Ok(0) => bail!("the other side has ended"),
@@ -83,7 +83,7 @@ impl Speaker {
 ///
 /// # Errors
 /// Nobody reads it any more.
-pub fn tell(to: &mut impl Write, words: &impl Serialize) -> Result<()> {
+pub fn write_line(to: &mut impl Write, words: &impl Serialize) -> Result<()> {
     writeln!(to, "{}", serde_json::to_string(words)?)?;
     Ok(())
 }
@@ -118,8 +118,8 @@ mod tests {
     fn speaker_answers_each_line() {
         let mut speaker = shell("read line; echo $line; echo nonsense");
         speaker.say(&7).unwrap();
-        assert_eq!(speaker.hear::<u32>().unwrap(), 7);
-        assert!(speaker.hear::<u32>().unwrap_err().to_string().contains("nonsense"));
-        assert!(speaker.hear::<u32>().unwrap_err().to_string().contains("ended"));
+        assert_eq!(speaker.receive::<u32>().unwrap(), 7);
+        assert!(speaker.receive::<u32>().unwrap_err().to_string().contains("nonsense"));
+        assert!(speaker.receive::<u32>().unwrap_err().to_string().contains("ended"));
     }
 }

@@ -6,7 +6,7 @@ use crate::figure::{Figure, Report, Sample, Unit};
 use crate::perf::Plan;
 use crate::place::{self, InLab, Place};
 use crate::program::{self, Effort, Program};
-use crate::progress::{USUAL, line, progress, tell};
+use crate::progress::{USUAL, line, print, progress};
 use crate::quick::Quick;
 use crate::{perf, transit};
 use anyhow::{Result, bail};
@@ -174,7 +174,7 @@ fn run_all(
 ) {
     for program in programs {
         let figures = compare(program, places, setting, progress);
-        figures.iter().for_each(|figure| tell(progress, &line(figure)));
+        figures.iter().for_each(|figure| print(progress, &line(figure)));
         report.figures.extend(figures);
     }
 }

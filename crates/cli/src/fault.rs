@@ -23,7 +23,7 @@ pub(crate) fn cable(name: &str, one: &str, other: &str, cut: bool, as_json: bool
     let mut out = stdout().lock();
     if as_json {
         let moves = if noticed.changed { watch.settle(QUIET) } else { Moves::default() };
-        return Ok(writeln!(out, "{:#}", told([one, other], cut, &noticed, moves))?);
+        return Ok(writeln!(out, "{:#}", outcome([one, other], cut, &noticed, moves))?);
     }
     let is = if cut { "cut" } else { "whole" };
     if !noticed.changed {
@@ -48,7 +48,7 @@ pub(crate) fn cable(name: &str, one: &str, other: &str, cut: bool, as_json: bool
 }
 
 /// The outcome of a cut or mended cable. Times are in ms; `null`: not seen.
-fn told(hosts: [&String; 2], cut: bool, noticed: &Noticed, moves: Moves) -> Value {
+fn outcome(hosts: [&String; 2], cut: bool, noticed: &Noticed, moves: Moves) -> Value {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let end = |(host, after): &(String, Option<Duration>)| json!({"host": host, "after_ms": after.map(ms)});
     let ends: Vec<Value> = noticed.ends.iter().map(end).collect();
@@ -106,9 +106,12 @@ mod tests {
         let hosts = ["h1".to_owned(), "h2".to_owned()];
         let ends = vec![(hosts[0].clone(), Some(Duration::from_micros(1500))), (hosts[1].clone(), None)];
         let moves = Moves { streams: 2, longest: Duration::from_millis(3) };
-        let told = told([&hosts[0], &hosts[1]], true, &Noticed { changed: true, ends }, moves);
-        assert_eq!(told["ends"][0], json!({"host": "h1", "after_ms": 1.5}));
-        assert_eq!(told["ends"][1]["after_ms"], Value::Null);
-        assert_eq!((told["streams_moved"].as_u64(), told["longest_pause_ms"].as_f64()), (Some(2), Some(3.0)));
+        let outcome = outcome([&hosts[0], &hosts[1]], true, &Noticed { changed: true, ends }, moves);
+        assert_eq!(outcome["ends"][0], json!({"host": "h1", "after_ms": 1.5}));
+        assert_eq!(outcome["ends"][1]["after_ms"], Value::Null);
+        assert_eq!(
+            (outcome["streams_moved"].as_u64(), outcome["longest_pause_ms"].as_f64()),
+            (Some(2), Some(3.0))
+        );
     }
 }

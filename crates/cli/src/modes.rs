@@ -162,17 +162,17 @@ mod tests {
 
     #[test]
     fn mode_choice_is_shown_with_its_rule_while_it_holds() {
-        let told = |transfer| of(&circuit(transfer), &rules()).transfer_rule;
-        assert_eq!(told("bcopy").as_deref(), Some("transfer bcopy client c* 10.86.0.0/24:*"));
-        assert_eq!(told("read-zcopy"), None, "the rules are others now");
+        let modes = |transfer| of(&circuit(transfer), &rules()).transfer_rule;
+        assert_eq!(modes("bcopy").as_deref(), Some("transfer bcopy client c* 10.86.0.0/24:*"));
+        assert_eq!(modes("read-zcopy"), None, "the rules are others now");
     }
 
     #[test]
     fn mode_shows_why_bytes_went_another_way() {
-        let mut told = of(&circuit("read-zcopy"), &rules());
-        assert!(fallen_back(&told).is_some_and(|why| why.contains("registered buffers")), "{told:?}");
-        told.sent = Direction { read_zcopy: 2048, ..Direction::default() };
-        assert_eq!(fallen_back(&told), None);
+        let mut modes = of(&circuit("read-zcopy"), &rules());
+        assert!(fallen_back(&modes).is_some_and(|why| why.contains("registered buffers")), "{modes:?}");
+        modes.sent = Direction { read_zcopy: 2048, ..Direction::default() };
+        assert_eq!(fallen_back(&modes), None);
         assert_eq!(fallen_back(&of(&circuit("auto"), &rules())), None);
     }
 

@@ -140,7 +140,7 @@ impl Program {
         let said =
             |it: &Self| String::from_utf8_lossy(&it.output()).contains(words) || it.errors().contains(words);
         let what = format!("{} says `{words}`", self.name);
-        let heard = wait_for(&what, PATIENCE, || {
+        let printed = wait_for(&what, PATIENCE, || {
             let over = self.is_over();
             match said(self) {
                 true => Ok(true),
@@ -148,7 +148,7 @@ impl Program {
                 false => Err(self.tail()),
             }
         })?;
-        ensure!(heard, "{} has ended without `{words}`: {}", self.name, self.tail());
+        ensure!(printed, "{} has ended without `{words}`: {}", self.name, self.tail());
         Ok(())
     }
 

@@ -222,7 +222,7 @@ fn fields(value: &Value) -> Fields {
 }
 
 /// What is written once in the documentation for several fields of one type.
-fn is_told_elsewhere(path: &str) -> bool {
+fn is_documented_elsewhere(path: &str) -> bool {
     let kinds =
         ["listeners", "descriptors", "stored", "circuits", "pending", "mappings", "transits", "memory"];
     path.starts_with("circuits[].received.")
@@ -252,7 +252,7 @@ fn docs_name_each_field_with_its_type_and_no_other() {
     for path in ["offload", "quota.payers[].holds.requests"] {
         all.get_mut(path).expect("it is there").push_str(" or null");
     }
-    all.retain(|path, _| !is_told_elsewhere(path));
+    all.retain(|path, _| !is_documented_elsewhere(path));
     assert_eq!(documented(status), all);
     assert_eq!(documented(explained), fields(&serde_json::to_value(explanation()).unwrap()));
 }

@@ -12,7 +12,7 @@ use crate::affinity::{confined, on};
 use crate::figure::{Figure, Report};
 use crate::place;
 use crate::program::VETH;
-use crate::progress::{USUAL, line, progress, tell};
+use crate::progress::{USUAL, line, print, progress};
 use anyhow::{Result, anyhow};
 use catalogue::App;
 use crosslane_apps::need::missing;
@@ -57,7 +57,7 @@ pub fn measure(plan: &Plan) -> Result<Report> {
     let progress = progress((plan.apps().count() * plan.turns * 2) as u64, USUAL);
     for app in plan.apps() {
         let figures = run(app, &lab, plan, &progress);
-        figures.iter().for_each(|figure| tell(&progress, &line(figure)));
+        figures.iter().for_each(|figure| print(&progress, &line(figure)));
         report.warnings.extend(remark(app, &figures[0]));
         report.figures.extend(figures);
     }

@@ -104,7 +104,7 @@ fn sides(lab: &Lab, program: &PathBuf, host: &str, cores: Cores) -> Result<[Spea
         Speaker::start(command)
     };
     let mut owner = side(host, "--own", &lab.address(host)?.to_string())?;
-    let offer: Offer = owner.hear().context("the owner")?;
+    let offer: Offer = owner.receive().context("the owner")?;
     let requester = side("h1", "--request", &serde_json::to_string(&offer)?)?;
     Ok([owner, requester])
 }
@@ -142,7 +142,7 @@ fn figure(plan: &Plan, measured: &Measured, requester: &mut Speaker, limits: &mu
     let (mut ours, mut limit) = (Vec::new(), Vec::new());
     for _ in 0..plan.runs {
         requester.say(&measured.question)?;
-        ours.push(value(requester.hear().context("the requester")?, size, unit));
+        ours.push(value(requester.receive().context("the requester")?, size, unit));
         let (near, _) = limits.run(|key| keyed(case, key))?;
         limit.push(value(Outcome { seconds: near.seconds, count: near.messages }, size, unit));
     }

@@ -25,7 +25,7 @@ pub struct Bare<'a> {
     free_until: u64,
     taken: u64,
     /// The value of `taken` that the other side knows.
-    told: u64,
+    published: u64,
     /// The other side's index as last seen.
     full_until: u64,
 }
@@ -33,7 +33,7 @@ pub struct Bare<'a> {
 impl<'a> Bare<'a> {
     /// Resets the ring.
     pub fn new(link: &'a Link) -> Self {
-        Self { link, sent: 0, free_until: RING_BYTES, taken: 0, told: 0, full_until: 0 }
+        Self { link, sent: 0, free_until: RING_BYTES, taken: 0, published: 0, full_until: 0 }
     }
 
     /// Clears the words that this side keeps with the other, before either begins.
@@ -45,9 +45,9 @@ impl<'a> Bare<'a> {
 
     /// Publishes how much was taken, if it is at least `least` more than the other side knows of.
     #[inline]
-    fn tell(&mut self, least: u64) {
-        if self.taken - self.told >= least {
-            self.told = self.taken;
+    fn publish(&mut self, least: u64) {
+        if self.taken - self.published >= least {
+            self.published = self.taken;
             self.link.out.store_u64(TAKEN, self.taken);
         }
     }
@@ -92,13 +92,13 @@ impl Transport for Bare<'_> {
             let there = usize::try_from(self.full_until - self.taken).unwrap_or(0);
             let count = (target.len() - done).min(there).min(to_end).min(PIECE);
             if count == 0 {
-                self.tell(1);
+                self.publish(1);
                 break;
             }
             self.link.inb.read(at, &mut target[done..done + count]);
             done += count;
             self.taken += count as u64;
-            self.tell(RING_BYTES / 8);
+            self.publish(RING_BYTES / 8);
         }
         Ok(done)
     }

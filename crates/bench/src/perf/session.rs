@@ -3,7 +3,7 @@
 use super::cases::{Case, Outcome};
 use super::link::{Descriptors, Link};
 use crate::affinity::{Cores, Pin};
-use crate::speaker::{Reaped, Speaker, end_with_parent, own_program, tell};
+use crate::speaker::{Reaped, Speaker, end_with_parent, own_program, write_line};
 use anyhow::{Context, Result};
 use crosslane_passing as passing;
 use rustix::net::{RecvFlags, SendFlags};
@@ -50,7 +50,7 @@ impl Session {
         let invitation = serde_json::to_vec(&invitation)?;
         passing::send(&near, &invitation, &descriptors.all(), SendFlags::empty())?;
         let mut session = Self::new(&descriptors, cores, Speaker::over(near, Some(child))?)?;
-        let Here = session.lines.hear().context("the answering process does not start")?;
+        let Here = session.lines.receive().context("the answering process does not start")?;
         Ok(session)
     }
 
@@ -67,9 +67,9 @@ impl Session {
         let case = case(self.key);
         case.clear(&self.link);
         self.lines.say(&case)?;
-        let Here = self.lines.hear().context("the answering side does not begin")?;
+        let Here = self.lines.receive().context("the answering side does not begin")?;
         let near = case.near(&self.link)?;
-        let far = self.lines.hear().context("the answering side does not end")?;
+        let far = self.lines.receive().context("the answering side does not end")?;
         Ok((near, far))
     }
 }
@@ -90,7 +90,7 @@ pub fn answer() -> Result<()> {
     let (invitation, descriptors) = receive_descriptors(&socket).context("only perf itself starts this")?;
     let _pin = Pin::to(invitation.core)?;
     let link = descriptors.link(false, invitation.shared_core)?;
-    tell(&mut socket, &Here)?;
+    write_line(&mut socket, &Here)?;
     serve(&link, socket)
 }
 
@@ -99,8 +99,8 @@ pub fn serve(link: &Link, mut socket: UnixStream) -> Result<()> {
     for line in BufReader::new(socket.try_clone()?).lines() {
         let case: Case = serde_json::from_str(&line?)?;
         case.clear(link);
-        tell(&mut socket, &Here)?;
-        tell(&mut socket, &case.far(link)?)?;
+        write_line(&mut socket, &Here)?;
+        write_line(&mut socket, &case.far(link)?)?;
     }
     Ok(())
 }

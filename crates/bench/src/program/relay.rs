@@ -24,7 +24,7 @@ pub(super) fn relay(rounds: u32, pause: Duration) -> Result<f64> {
     thread::scope(|scope| {
         let near = scope.spawn(|| -> Result<()> {
             for round in 1..=rounds {
-                hear(&first)?;
+                await_ring(&first)?;
                 wake(&second)?;
                 look(&answered, round)?;
                 wake(&asker)?;
@@ -33,7 +33,7 @@ pub(super) fn relay(rounds: u32, pause: Duration) -> Result<f64> {
         });
         let far = scope.spawn(|| -> Result<()> {
             for round in 1..=rounds {
-                hear(&second)?;
+                await_ring(&second)?;
                 answered.store(round, Ordering::Release);
             }
             Ok(())
@@ -43,7 +43,7 @@ pub(super) fn relay(rounds: u32, pause: Duration) -> Result<f64> {
             thread::sleep(pause);
             let start = Instant::now();
             wake(&first)?;
-            hear(&asker)?;
+            await_ring(&asker)?;
             spent += start.elapsed();
         }
         for relay in [near, far] {
@@ -58,10 +58,10 @@ fn wake(event: &OwnedFd) -> Result<()> {
     Ok(())
 }
 
-fn hear(event: &OwnedFd) -> Result<()> {
+fn await_ring(event: &OwnedFd) -> Result<()> {
     let mut polled = [PollFd::new(event, PollFlags::IN)];
     ensure!(retry_on_intr(|| poll(&mut polled, Some(&PEER_TIMEOUT)))? == 1, "nobody rang");
-    read(event, &mut [0; 8]).context("cannot hear")?;
+    read(event, &mut [0; 8]).context("cannot read the event")?;
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 //! preloaded library is measured.
 
 use crate::clock::clock;
-use crate::speaker::{end_with_parent, tell};
+use crate::speaker::{end_with_parent, write_line};
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, Read, Write};
@@ -124,10 +124,10 @@ pub fn sender(to: SocketAddr, size: usize, time: Duration) -> Result<()> {
     end_with_parent()?;
     let flow = Flow::connect(to, size)?;
     let mut out = std::io::stdout();
-    tell(&mut out, &Connected)?;
+    write_line(&mut out, &Connected)?;
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
-    tell(&mut out, &flow.pour(serde_json::from_str(&line)?, time)?)
+    write_line(&mut out, &flow.pour(serde_json::from_str(&line)?, time)?)
 }
 
 #[cfg(test)]

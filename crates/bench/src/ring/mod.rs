@@ -101,11 +101,11 @@ impl Rig {
         });
         let mut senders = senders.collect::<Result<Vec<_>>>()?;
         for sender in &mut senders {
-            let flow::Connected = sender.hear().context("a sender")?;
+            let flow::Connected = sender.receive().context("a sender")?;
         }
         let at = clock() + u64::try_from(START.as_nanos())?;
         senders.iter_mut().try_for_each(|sender| sender.say(&at))?;
-        let rate = |sender: &mut Speaker| Ok(sender.hear::<Moved>().context("a sender")?.rate());
+        let rate = |sender: &mut Speaker| Ok(sender.receive::<Moved>().context("a sender")?.rate());
         senders.iter_mut().map(rate).collect()
     }
 

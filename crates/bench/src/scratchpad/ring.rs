@@ -106,16 +106,16 @@ impl Ring {
             others.len() + 1
         );
         let stop = AtomicBool::new(false);
-        let (tell, taken) = channel();
+        let (report, taken) = channel();
         std::thread::scope(|scope| {
             let stop = &stop;
             let workers: Vec<_> = others
                 .iter_mut()
                 .map(|host| {
                     let wake = if host.id <= hops { wake } else { Wake::Interrupt };
-                    let tell = tell.clone();
+                    let report = report.clone();
                     scope.spawn(move || {
-                        host.serve(wake, stop, |transfer, buffer| take(transfer, buffer, &tell))
+                        host.serve(wake, stop, |transfer, buffer| take(transfer, buffer, &report))
                     })
                 })
                 .collect();
@@ -130,10 +130,10 @@ impl Ring {
 }
 
 /// The destination takes the data where it lies: it looks at the first word, and reports the requested ones.
-fn take(transfer: Transfer, buffer: &Inbound, tell: &Sender<(u64, Instant)>) -> Result<()> {
+fn take(transfer: Transfer, buffer: &Inbound, report: &Sender<(u64, Instant)>) -> Result<()> {
     let word = buffer.load_u64(transfer.address as usize);
     if word == LAST {
-        tell.send((word, Instant::now())).context("nobody measures")?;
+        report.send((word, Instant::now())).context("nobody measures")?;
     }
     Ok(())
 }

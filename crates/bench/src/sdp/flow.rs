@@ -3,7 +3,7 @@
 //! reports on request its progress and its process's processor time.
 
 use crate::clock::{clock, processor_time};
-use crate::speaker::{end_with_parent, tell};
+use crate::speaker::{end_with_parent, write_line};
 use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, Read, Write};
@@ -73,16 +73,16 @@ pub fn obey<W: Serialize>(
     let theirs = Arc::clone(&progress);
     let worker: JoinHandle<Result<()>> = std::thread::spawn(move || work(&theirs));
     let mut out = std::io::stdout();
-    tell(&mut out, words)?;
+    write_line(&mut out, words)?;
     for line in std::io::stdin().lines() {
         match serde_json::from_str(&line?)? {
-            Order::Mark => tell(&mut out, &progress.mark())?,
+            Order::Mark => write_line(&mut out, &progress.mark())?,
             Order::Stop => break,
         }
     }
     progress.stop.store(true, Relaxed);
     worker.join().map_err(|_| anyhow!("the worker panicked"))??;
-    tell(&mut out, &progress.mark())
+    write_line(&mut out, &progress.mark())
 }
 
 /// Receives messages of `size` from one sender, into a buffer of that size, but at least [`BUFFER`]; reports where it

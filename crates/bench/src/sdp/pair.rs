@@ -53,9 +53,9 @@ impl Pair {
     /// One does not start, or they do not find each other.
     pub fn start(listener: Command, connector: impl FnOnce(SocketAddr) -> Result<Command>) -> Result<Self> {
         let mut listener = Speaker::start(listener)?;
-        let at = listener.hear().context("the listening program")?;
+        let at = listener.receive().context("the listening program")?;
         let mut connector = Speaker::start(connector(at)?)?;
-        let client = connector.hear().context("the connecting program")?;
+        let client = connector.receive().context("the connecting program")?;
         Ok(Self { listener, connector, client })
     }
 
@@ -91,16 +91,16 @@ impl Pair {
     fn marks(&mut self) -> Result<[Mark; 2]> {
         self.listener.say(&Order::Mark)?;
         self.connector.say(&Order::Mark)?;
-        let theirs = self.listener.hear().context("the listening program")?;
-        Ok([theirs, self.connector.hear().context("the connecting program")?])
+        let theirs = self.listener.receive().context("the listening program")?;
+        Ok([theirs, self.connector.receive().context("the connecting program")?])
     }
 
     /// The connecting one ends, and the other sees that; nothing may be lost on the way.
     fn stop(&mut self) -> Result<()> {
         self.connector.say(&Order::Stop)?;
-        let sent: Mark = self.connector.hear().context("the connecting program, ending")?;
+        let sent: Mark = self.connector.receive().context("the connecting program, ending")?;
         self.listener.say(&Order::Stop)?;
-        let received: Mark = self.listener.hear().context("the listening program, ending")?;
+        let received: Mark = self.listener.receive().context("the listening program, ending")?;
         ensure!(sent.done == received.done, "{} was sent and {} arrived", sent.done, received.done);
         Ok(())
     }

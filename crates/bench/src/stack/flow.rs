@@ -2,7 +2,7 @@
 //! and time in which it could not run.
 
 use crate::clock::processor_time as busy;
-use crate::speaker::{end_with_parent, tell};
+use crate::speaker::{end_with_parent, write_line};
 use anyhow::{Context, Result, ensure};
 use rustix::net::sockopt::tcp_congestion;
 use serde::{Deserialize, Serialize};
@@ -77,8 +77,8 @@ pub fn receiver(size: usize) -> Result<()> {
     end_with_parent()?;
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).context("cannot listen")?;
     let mut out = std::io::stdout();
-    tell(&mut out, &Listening { port: listener.local_addr()?.port(), pid: std::process::id() })?;
-    tell(&mut out, &receive(listener.accept()?.0, size)?)
+    write_line(&mut out, &Listening { port: listener.local_addr()?.port(), pid: std::process::id() })?;
+    write_line(&mut out, &receive(listener.accept()?.0, size)?)
 }
 
 fn receive(mut peer: TcpStream, size: usize) -> Result<Side> {
@@ -105,10 +105,10 @@ pub fn sender(to: SocketAddr, size: usize, time: Duration) -> Result<()> {
     let peer = TcpStream::connect(to).context("cannot connect")?;
     let mut out = std::io::stdout();
     let congestion = tcp_congestion(&peer).unwrap_or_default();
-    tell(&mut out, &Ready { pid: std::process::id(), congestion })?;
+    write_line(&mut out, &Ready { pid: std::process::id(), congestion })?;
     let mut line = String::new();
     ensure!(std::io::stdin().read_line(&mut line)? > 0, "nobody says when to begin");
-    tell(&mut out, &send(peer, size, time)?)
+    write_line(&mut out, &send(peer, size, time)?)
 }
 
 fn send(mut peer: TcpStream, size: usize, time: Duration) -> Result<Side> {

@@ -41,11 +41,11 @@ impl Pair {
         }
         far.args(["bench", "stack", "--receive", &size.to_string()]);
         let mut receiver = Speaker::start(far)?;
-        let listening: Listening = receiver.hear().context("the receiver")?;
+        let listening: Listening = receiver.receive().context("the receiver")?;
         let to = std::net::SocketAddr::new(place.address(), listening.port).to_string();
         near.args(["bench", "stack", "--send", &to, &size.to_string(), &time.as_millis().to_string()]);
         let mut sender = Speaker::start(near)?;
-        let ready: Ready = sender.hear().context("the sender")?;
+        let ready: Ready = sender.receive().context("the sender")?;
         let pids = [ready.pid, listening.pid];
         Ok(Self { receiver, sender, pids, congestion: ready.congestion })
     }
@@ -53,8 +53,8 @@ impl Pair {
     /// Lets the sender send, and returns what it and the receiver did.
     fn run(&mut self, size: usize) -> Result<Done> {
         self.sender.say(&())?;
-        let sender: Side = self.sender.hear().context("the sender")?;
-        let receiver: Side = self.receiver.hear().context("the receiver")?;
+        let sender: Side = self.sender.receive().context("the sender")?;
+        let receiver: Side = self.receiver.receive().context("the receiver")?;
         ensure!(sender.bytes == receiver.bytes, "{} of {} bytes arrived", receiver.bytes, sender.bytes);
         Ok(Done { messages: sender.bytes / size as u64, sender, receiver })
     }

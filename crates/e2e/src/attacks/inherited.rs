@@ -151,7 +151,7 @@ fn speak(me: &OwnedFd) -> Result<usize> {
         let listener = TcpListener::bind("0.0.0.0:0")?;
         for request in [Request::Status, Request::Hosts, Request::Waiter, Request::Offload] {
             let _ = rustix::net::send(&fd, &codec::encode(&request)?, SendFlags::DONTWAIT);
-            hear(fd.as_fd());
+            receive(fd.as_fd());
         }
         let session = Session::from_socket(fd);
         let _ = session.listen(listener.as_fd());
@@ -161,7 +161,7 @@ fn speak(me: &OwnedFd) -> Result<usize> {
     Ok(found)
 }
 
-fn hear(fd: BorrowedFd<'_>) {
+fn receive(fd: BorrowedFd<'_>) {
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
     let wait = Timespec { tv_sec: 0, tv_nsec: ANSWER.subsec_nanos().into() };
     if poll(&mut fds, Some(&wait)).is_ok_and(|count| count > 0) {

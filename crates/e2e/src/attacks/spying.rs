@@ -30,7 +30,7 @@ pub fn run(secrets: &[String]) -> Result<()> {
         for request in [Request::Status, Request::Metrics, Request::Hosts] {
             let text = session.text(&request)?;
             if request == Request::Status && !text.contains(&port) {
-                bail!("what is our own is not told: {text}");
+                bail!("our own is missing: {text}");
             }
             look(&request, &text, secrets);
             texts += 1;

@@ -69,7 +69,7 @@ impl Flow {
 
     /// Ends a transfer that is over and, if `more`, begins the next one. `Ok(true)`: a transfer is under way.
     pub(super) fn step(&mut self, rig: &Rig, network: &Network, dice: &mut Dice, more: bool) -> Result<bool> {
-        self.hear()?;
+        self.read_results()?;
         let name = self.name();
         if let Some(transfer) = &mut self.transfer {
             if transfer.program.is_over() {
@@ -99,7 +99,7 @@ impl Flow {
     /// Kills the server and starts another one in its place.
     pub(super) fn kill_server(&mut self, rig: &Rig) -> Result<()> {
         self.server.kill()?;
-        self.hear()?;
+        self.read_results()?;
         self.server_killed = Some(Instant::now());
         self.server = start_server(rig, self.to, self.port)?;
         self.read = 0;
@@ -138,7 +138,7 @@ impl Flow {
     }
 
     /// Reads the server's results.
-    fn hear(&mut self) -> Result<()> {
+    fn read_results(&mut self) -> Result<()> {
         let output = self.server.output();
         let fresh = output.get(self.read..).unwrap_or_default();
         let Some(end) = fresh.iter().rposition(|byte| *byte == b'\n') else { return Ok(()) };

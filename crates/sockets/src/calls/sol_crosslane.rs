@@ -50,11 +50,11 @@ pub fn get(fd: c_int, name: c_int, place: &Place) -> Option<Result<(), c_int>> {
 
 fn answer(fd: c_int, socket: &Socket, name: c_int, place: &Place) -> Result<(), c_int> {
     let room = place.room()?;
-    let bytes: Vec<u8> = match told(fd, socket, name)? {
-        Told::Number(number) if (room as usize) < size_of_val(&number) => return Err(libc::EINVAL),
+    let bytes: Vec<u8> = match value_of(fd, socket, name)? {
+        Answer::Number(number) if (room as usize) < size_of_val(&number) => return Err(libc::EINVAL),
         _ if c_int::try_from(room).is_err() => return Err(libc::EINVAL),
-        Told::Number(number) => number.to_ne_bytes().to_vec(),
-        Told::Statistics(words) => words.iter().flat_map(|word| word.to_ne_bytes()).collect(),
+        Answer::Number(number) => number.to_ne_bytes().to_vec(),
+        Answer::Statistics(words) => words.iter().flat_map(|word| word.to_ne_bytes()).collect(),
     };
     place.store(&bytes, room)
 }
@@ -113,12 +113,12 @@ fn set_one(fd: c_int, socket: &Socket, name: c_int, value: c_int) -> Result<(), 
 }
 
 /// The answer to one option.
-enum Told {
+enum Answer {
     Number(c_int),
     Statistics([u64; STATS]),
 }
 
-fn told(fd: c_int, socket: &Socket, name: c_int) -> Result<Told, c_int> {
+fn value_of(fd: c_int, socket: &Socket, name: c_int) -> Result<Answer, c_int> {
     let choice = Choice::of(fd);
     let number = match (name, socket) {
         (XL_STATE, Socket::Stream(_)) => STATE_STREAM,
@@ -128,10 +128,10 @@ fn told(fd: c_int, socket: &Socket, name: c_int) -> Result<Told, c_int> {
         (XL_TRANSFER, Socket::Early) => choice.transfer.unwrap_or_default() as c_int,
         (XL_OFFLOAD, Socket::Stream(end)) => c_int::from(end.offload()),
         (XL_OFFLOAD, Socket::Early) => c_int::from(choice.offload.unwrap_or_default()),
-        (XL_STATS, Socket::Stream(end)) => return Ok(Told::Statistics(words(&end.statistics()))),
+        (XL_STATS, Socket::Stream(end)) => return Ok(Answer::Statistics(words(&end.statistics()))),
         _ => return Err(libc::ENOPROTOOPT),
     };
-    Ok(Told::Number(number))
+    Ok(Answer::Number(number))
 }
 
 /// `struct xl_stats`.

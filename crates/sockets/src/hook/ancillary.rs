@@ -56,7 +56,7 @@ pub unsafe fn refused(fd: c_int, end: &Held, message: &msghdr, flags: c_int) -> 
 ///
 /// # Safety
 /// `message` is one in the form of `recvmsg`.
-pub unsafe fn tell(fd: c_int, end: &Held, message: &mut msghdr, flags: c_int) {
+pub unsafe fn store(fd: c_int, end: &Held, message: &mut msghdr, flags: c_int) {
     if !message.msg_name.is_null() {
         message.msg_namelen = 0;
     }

@@ -165,11 +165,11 @@ hook! {
         let kernel = || unsafe { real::getsockopt(fd, level, name, value, len) };
         let ours = match (level, name) {
             (libc::SOL_SOCKET, libc::SO_ERROR) => table::stream(fd).and_then(|end| error_of(fd, &end, len)),
-            (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => table::stream(fd).and_then(|end| io::peeking::told(&end)),
+            (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => table::stream(fd).and_then(|end| io::peeking::programs_value(&end)),
             (libc::SOL_SOCKET, libc::SO_REUSEADDR) => table::stream(fd).and_then(|end| port::is_shared(&end).then_some(0)),
             (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT | libc::TCP_QUICKACK) => match table::stream(fd) {
-                Some(end) => handshake::told(&end, name),
-                None if name == libc::TCP_DEFER_ACCEPT => deferral::told(fd),
+                Some(end) => handshake::programs_value(&end, name),
+                None if name == libc::TCP_DEFER_ACCEPT => deferral::programs_value(fd),
                 None => None,
             },
             _ => None,

@@ -100,7 +100,7 @@ unsafe fn bytes_mut<'a>(base: *mut core::ffi::c_void, len: usize) -> &'a mut [u8
 }
 
 /// Stores the length of a message in its `mmsghdr`, behind the header.
-fn tell_length(entry: *mut libc::mmsghdr, len: core::ffi::c_uint) -> Result<(), c_int> {
+fn store_length(entry: *mut libc::mmsghdr, len: core::ffi::c_uint) -> Result<(), c_int> {
     const AT: usize = core::mem::offset_of!(libc::mmsghdr, msg_len);
     // SAFETY: the program's array.
     unsafe { user::store(entry.wrapping_byte_add(AT).cast(), &len) }

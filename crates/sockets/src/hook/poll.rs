@@ -64,7 +64,7 @@ fn ours(
     if !asked.iter().any(|asked| is_ours(asked.fd)) {
         return None;
     }
-    let outcome = wait(asked)?.and_then(|found| tell(fds, asked).map(|()| found));
+    let outcome = wait(asked)?.and_then(|found| store(fds, asked).map(|()| found));
     Some(match outcome {
         Ok(count) => c_int::try_from(count).unwrap_or(c_int::MAX),
         Err(errno) => real::fail(errno),
@@ -72,7 +72,7 @@ fn ours(
 }
 
 /// Stores what was found in the program's array.
-fn tell(fds: *mut pollfd, found: &[pollfd]) -> Result<(), c_int> {
+fn store(fds: *mut pollfd, found: &[pollfd]) -> Result<(), c_int> {
     const REVENTS: usize = core::mem::offset_of!(pollfd, revents);
     found.iter().enumerate().try_for_each(|(at, found)| {
         let place = fds.wrapping_add(at).wrapping_byte_add(REVENTS).cast();

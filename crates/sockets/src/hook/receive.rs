@@ -188,9 +188,9 @@ fn each_message(
     for done in 0..count {
         let entry = messages.wrapping_add(done as usize);
         let received = receive(entry.cast(), flags & !libc::MSG_WAITFORONE);
-        let told = c_uint::try_from(received).map(|received| super::tell_length(entry, received));
-        if !matches!(told, Ok(Ok(()))) {
-            if let Ok(Err(errno)) = told {
+        let stored = c_uint::try_from(received).map(|received| super::store_length(entry, received));
+        if !matches!(stored, Ok(Ok(()))) {
+            if let Ok(Err(errno)) = stored {
                 real::set_errno(errno);
             }
             return if done > 0 { number(done) } else { -1 };
@@ -239,9 +239,9 @@ unsafe fn message_in(fd: c_int, end: &Held, message: *mut msghdr, flags: c_int) 
         // As in the kernel, nothing is stored for a call that failed.
         io::Outcome::Bytes(_) => {
             // SAFETY: as above.
-            unsafe { ancillary::tell(fd, end, &mut header, flags) };
+            unsafe { ancillary::store(fd, end, &mut header, flags) };
             // SAFETY: the program's header.
-            match unsafe { tell(message, &header) } {
+            match unsafe { store_header(message, &header) } {
                 Ok(()) => outcome.finish(|| -1),
                 Err(errno) => real::fail(errno),
             }
@@ -254,7 +254,7 @@ unsafe fn message_in(fd: c_int, end: &Held, message: *mut msghdr, flags: c_int) 
 ///
 /// # Safety
 /// If it is there it is the program's.
-unsafe fn tell(message: *mut msghdr, header: &msghdr) -> Result<(), c_int> {
+unsafe fn store_header(message: *mut msghdr, header: &msghdr) -> Result<(), c_int> {
     use core::mem::offset_of;
     // SAFETY: the caller's promise.
     unsafe {

@@ -164,7 +164,7 @@ fn set(
     if fault::keeps(signal) {
         return fault::exchange(signal, new, kernel);
     }
-    kernel(new).map(|before| fault::told(signal, before))
+    kernel(new).map(|before| fault::programs_action(signal, before))
 }
 
 fn of(action: &libc::sigaction) -> Handling {

@@ -106,16 +106,16 @@ pub fn exchange(
 ) -> Result<Handling, c_int> {
     let _guard = lock();
     let before = kernel(new.map(ours))?;
-    let told = told(signal, before);
+    let before = programs_action(signal, before);
     if let Some((new, action)) = new.zip(action_of(signal)).filter(|(new, _)| new.handler != entry::address())
     {
         action.keep(new);
     }
-    Ok(told)
+    Ok(before)
 }
 
 /// The action that the program has set, where the kernel has `kernels`.
-pub fn told(signal: c_int, kernels: Handling) -> Handling {
+pub fn programs_action(signal: c_int, kernels: Handling) -> Handling {
     match action_of(signal) {
         Some(action) if kernels.handler == entry::address() => {
             let kept = action.handling();
@@ -132,7 +132,7 @@ pub fn lifted<T>(signal: c_int, call: impl FnOnce() -> T) -> T {
     }
     let _guard = lock();
     if let Some(mut action) = kernels(signal) {
-        let programs = told(signal, handling(&action));
+        let programs = programs_action(signal, handling(&action));
         set(&mut action, programs);
         put(signal, &action);
     }

@@ -42,9 +42,9 @@ pub fn have_reset(fd: c_int, end: &Held, bytes: usize) -> bool {
 }
 
 /// Handles the kernel's events of a carrier socket: FIN, RST, or bytes that should not be there.
-pub fn news(fd: c_int, end: &Held, told: PollFlags) {
+pub fn news(fd: c_int, end: &Held, events: PollFlags) {
     let fd = end.fd(fd).unwrap_or(fd);
-    kernel::news(end, thread::tid(), fd::borrow(fd), told, || sockopt::heard_before(fd));
+    kernel::news(end, thread::tid(), fd::borrow(fd), events, || sockopt::heard_before(fd));
 }
 
 /// Handles what `poll` reported of the daemon's session.

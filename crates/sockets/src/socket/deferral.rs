@@ -34,7 +34,7 @@ pub fn changed(fd: c_int, level: c_int, name: c_int) {
 }
 
 /// The value that the program has set, in seconds, as the kernel rounded it; `None` if the kernel itself has it.
-pub fn told(fd: c_int) -> Option<c_int> {
+pub fn programs_value(fd: c_int) -> Option<c_int> {
     if !is_listener(fd) {
         return None;
     }

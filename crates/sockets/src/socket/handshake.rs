@@ -71,7 +71,7 @@ pub fn changed(fd: c_int, end: &Held, name: c_int) {
 }
 
 /// The value that the program has set; `None` if the kernel itself has it.
-pub fn told(end: &Held, name: c_int) -> Option<c_int> {
+pub fn programs_value(end: &Held, name: c_int) -> Option<c_int> {
     let lifted = end.shared().status.connecting.load(Relaxed);
     let seconds = c_int::try_from(lifted >> SECONDS).unwrap_or(0);
     match name {

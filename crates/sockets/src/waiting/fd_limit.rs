@@ -71,11 +71,11 @@ pub fn doze(
 /// The carrier socket alone.
 fn look(fd: c_int, end: &Held, timeout: Option<&Timespec>) -> Result<bool, Errno> {
     let mut fds = [carrier::polled(fd, end)];
-    let heard = rustix::event::poll(&mut fds, timeout)? > 0;
-    if heard {
+    let had_events = rustix::event::poll(&mut fds, timeout)? > 0;
+    if had_events {
         carrier::news(fd, end, fds[0].revents());
     }
-    Ok(heard)
+    Ok(had_events)
 }
 
 fn wait_in(

@@ -229,7 +229,7 @@ fn doze(
         Err(Errno::INTR) => interrupted(timed).map(|()| true),
         // More descriptors than the limit allows.
         Err(Errno::INVAL) => match fd_limit::doze(fd, end, waiter, timeout, link::BLIND) {
-            Ok(heard) => Ok(heard),
+            Ok(had_events) => Ok(had_events),
             Err(Errno::INTR) => interrupted(timed).map(|()| true),
             Err(errno) => Err(errno.raw_os_error()),
         },

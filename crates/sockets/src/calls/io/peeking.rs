@@ -24,7 +24,7 @@ pub fn take(fd: c_int, end: &Held) {
 }
 
 /// The value of `SO_PEEK_OFF` to report, if the kernel does not know it.
-pub fn told(end: &Held) -> Option<c_int> {
+pub fn programs_value(end: &Held) -> Option<c_int> {
     offset(&end.shared().status).map(|offset| c_int::try_from(offset).unwrap_or(c_int::MAX))
 }
 

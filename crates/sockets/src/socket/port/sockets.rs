@@ -31,7 +31,7 @@ impl Sockets {
         let (len, _, _) = rustix::net::recvfrom(&self.0, &mut answer, RecvFlags::DONTWAIT).ok()?;
         let answer = answer.get(..len).filter(|answer| diag::number(answer) == Some(local.port().into()))?;
         Some(match diag::read(answer)?.0 {
-            Message::Socket(told) => told.state != State::LISTEN && told.remote_port == remote.port(),
+            Message::Socket(socket) => socket.state != State::LISTEN && socket.remote_port == remote.port(),
             Message::Nothing | Message::Done => false,
         })
     }

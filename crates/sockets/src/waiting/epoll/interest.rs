@@ -227,14 +227,14 @@ impl Interest {
             self.look_at_kernel();
             bits = self.bits(tid);
         }
-        let told = bits & (self.wanted | ALWAYS);
+        let reported = bits & (self.wanted | ALWAYS);
         if take {
-            self.told(inner, bits, told, blocked);
+            self.note_reported(inner, bits, reported, blocked);
         }
-        told
+        reported
     }
 
-    fn told(&mut self, inner: RawFd, bits: u32, told: u32, blocked: u32) {
+    fn note_reported(&mut self, inner: RawFd, bits: u32, reported: u32, blocked: u32) {
         self.fresh = false;
         self.edge = false;
         self.last = bits;
@@ -243,7 +243,7 @@ impl Interest {
         }
         // Room that is missing now is an edge when it comes.
         self.blocked = if bits & OUT != 0 { blocked } else { blocked.wrapping_sub(1) };
-        if self.wanted & ONESHOT != 0 && told != 0 {
+        if self.wanted & ONESHOT != 0 && reported != 0 {
             self.asleep = true;
             self.ask_kernel(inner);
         }

@@ -112,9 +112,9 @@ fn first_look(set: &Set, state: &mut State, call: Call, events: &mut Events, tid
             state.kernel_first = true;
         } else {
             let streams = events.len;
-            let heard = ask_kernel(state, call, events, usize::MAX)?;
+            let had_events = ask_kernel(state, call, events, usize::MAX)?;
             events.put_in_order(0, streams);
-            if heard {
+            if had_events {
                 state.scan_rest(events, tid);
             }
         }
@@ -152,7 +152,7 @@ fn last_look(set: &'static Set, call: Call, events: &mut Events, tid: u32) -> Re
     let tagged = events.ask(call)?;
     set.with(|state| {
         if tagged {
-            state.hear();
+            state.take_events();
         }
         state.look_at_quiet(call.epfd);
         state.asked = Some(Moment::now());
@@ -268,18 +268,18 @@ fn sleep(
         outcome =
             events.ask(call).and_then(|tagged| if tagged || events.len > 0 { Ok(tagged) } else { outcome });
     }
-    let heard = set.with(|state| {
+    let had_events = set.with(|state| {
         set.sleeps(false);
-        let heard = !matches!(outcome, Ok(true)) || state.hear();
+        let had_events = !matches!(outcome, Ok(true)) || state.take_events();
         state.asked = Some(Moment::now());
         let kernels = events.len;
         state.scan(events, tid);
         events.put_in_order(kernels, events.len);
         leave_rest(set, state, events);
-        heard
+        had_events
     });
     let tagged = outcome?;
-    Ok(match (heard, next.is_bounded() && !tagged) {
+    Ok(match (had_events, next.is_bounded() && !tagged) {
         _ if events.len > 0 => Slept::Well,
         (Some(false), _) => Slept::Strange,
         (_, true) => Slept::Briefly,
@@ -321,10 +321,10 @@ fn ask_kernel(state: &mut State, call: Call, events: &mut Events, room: usize) -
     if !asked? {
         return Ok(false);
     }
-    let heard = state.hear();
+    let had_events = state.take_events();
     if room == 1 && events.len == first {
         // Our own event took the only place.
         events.ask(call)?;
     }
-    Ok(heard)
+    Ok(had_events)
 }

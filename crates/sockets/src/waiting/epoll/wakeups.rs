@@ -98,7 +98,7 @@ impl State {
         }
         if self.places.len() > FEW || self.asked.is_some() {
             let _ = self.make_wakeup_set(epfd);
-            self.hear();
+            self.take_events();
         } else {
             self.places.iter_mut().flatten().for_each(Interest::look_at_kernel);
         }
@@ -106,25 +106,25 @@ impl State {
 
     /// Takes the inner set's events. `false` if there were none: what woke us was for a process that shares this set by
     /// `fork`.
-    pub fn hear(&mut self) -> bool {
+    pub fn take_events(&mut self) -> bool {
         const WAKEUPS_MAX: usize = 32;
         let Some(wakeup_set) = self.wakeup_set else { return false };
-        let mut heard = false;
+        let mut had_events = false;
         for _ in 0..=self.places.len() / WAKEUPS_MAX {
             let mut events = [epoll_event { events: 0, u64: 0 }; WAKEUPS_MAX];
             let count = polling::wait(wakeup_set.inner, &mut events, 0).unwrap_or(0);
-            heard |= count > 0;
+            had_events |= count > 0;
             for event in &events[..count] {
-                self.hear_one(event.u64, event.events, wakeup_set.waiter);
+                self.take_event(event.u64, event.events, wakeup_set.waiter);
             }
             if count < WAKEUPS_MAX {
                 break;
             }
         }
-        heard
+        had_events
     }
 
-    fn hear_one(&mut self, key: u64, bits: u32, waiter: Option<Waiter>) {
+    fn take_event(&mut self, key: u64, bits: u32, waiter: Option<Waiter>) {
         if key == WAKE {
             if let Some(waiter) = waiter {
                 waiter.clear();

@@ -347,14 +347,14 @@ impl<'a> Round<'a> {
             let timeout = if ready { Some(Duration::ZERO) } else { limit.left(next.limit(cap)) };
             self.ask_kernel(timeout, mask)?;
             let is_bounded = next.is_bounded() || self.sets_next.is_bounded();
-            if ready || !is_bounded || self.has_heard() || limit.is_over() {
+            if ready || !is_bounded || self.had_events() || limit.is_over() {
                 return Ok(());
             }
         }
     }
 
     /// Whether the kernel's last answer had events, of a descriptor of the program's or one of ours.
-    fn has_heard(&self) -> bool {
+    fn had_events(&self) -> bool {
         self.kernel.iter().any(|asked| asked.revents != 0)
     }
 
