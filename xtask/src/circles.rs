@@ -1,7 +1,7 @@
 //! Circles between modules: of two modules that stand beside each other, only one may use the other, by whatever way round.
 //!
-//! At each level of a crate the modules of one folder are looked at, each with all that lies below it. What a parent's own file
-//! says counts for no child of it. Tests count for nothing.
+//! At each level of a crate the modules of one folder are compared, each with all that lies below it. Uses in a
+//! parent's own file do not count for its children. Tests are ignored.
 
 use crate::sources::{entries, read, shown};
 use anyhow::{Context, Result, ensure};
@@ -43,7 +43,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What differs from the known circles, by their places.
+/// The differences from the known circles, by place.
 fn compare(found: &BTreeMap<String, Vec<BTreeSet<String>>>, known: &[(&str, &[&str])]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut left: Vec<(&str, BTreeSet<String>)> = known
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_are_found_at_each_level_and_through_others() {
+    fn cycle_found_at_each_level_and_through_others() {
         let uses = graph(&[
             ("a", &["b"]),
             ("b", &["c/x"]),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_followed_from_where_they_stand() {
+    fn cycle_paths_resolve_from_their_own_module() {
         let code = "use crate::{a, b::c}; use super::d; use e::F; mod g; \
                     fn h() { crate::i::j(); self::k::l(); super::super::m::n(); }\n\
                     #[cfg(test)] mod tests { use crate::z; }";
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_circle_and_one_that_is_gone_are_told() {
+    fn cycle_new_or_gone_is_reported() {
         let found = BTreeMap::from([("node".to_owned(), vec![set(&["a", "b"])])]);
         assert!(compare(&found, &[("node", &["a", "b"])]).is_empty());
         assert_eq!(compare(&found, &[]).len(), 1);

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_picture_itself_points_down() {
+    fn deps_picture_points_down() {
         for (at, (name, may)) in MAY_USE.iter().enumerate() {
             for lower in *may {
                 assert!(MAY_USE[..at].iter().any(|(below, _)| below == lower), "{name} -> {lower}");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn upward_and_unknown_edges_are_found() {
+    fn deps_upward_and_unknown_edges_are_found() {
         assert!(wrong(&all(), &[edge("port", "shm", false)]).is_empty());
         assert_eq!(wrong(&all(), &[edge("shm", "port", false)]), ["shm -> port"]);
         assert_eq!(wrong(&all(), &[edge("fabric", "stream", false)]).len(), 1);
@@ -142,13 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_graph_is_no_success() {
+    fn deps_empty_graph_is_an_error() {
         assert!(!wrong(&all(), &[]).is_empty());
         assert!(!wrong(&[], &[edge("port", "shm", false)]).is_empty());
     }
 
     #[test]
-    fn the_graph_is_read_from_metadata() {
+    fn deps_graph_is_read_from_metadata() {
         let metadata = json!({"packages": [
             {"name": "crosslane-shm", "dependencies": [{"name": "libc", "kind": null}, {"name": "crosslane-wire", "kind": null}]},
             {"name": "xtask", "dependencies": []}]});

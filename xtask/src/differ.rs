@@ -1,11 +1,11 @@
-//! `cargo xtask differ`: the differential tester of socket calls, for as long as is wanted.
+//! `cargo xtask differ`: runs the differential tester of socket calls for a given time.
 
 use crate::sources::cargo;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Hunts for a minute from a seed of the clock on, or as `--minutes N`, `--seconds N` and `--seed N` say.
+/// Runs for a minute from a seed of the clock, or as `--minutes N`, `--seconds N` and `--seed N` say.
 pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
     let mut test = cargo();
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock")?;
@@ -22,7 +22,7 @@ pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
         };
     }
     test.args(["test", "--locked", "-p", "crosslane-sockets", "--test", "differ", "--", "--nocapture"]);
-    let status = test.arg("streams_are_like_the_kernels_tcp").status().context("cargo")?;
+    let status = test.arg("streams_equal_kernel_tcp").status().context("cargo")?;
     ensure!(status.success(), "streams differ from the kernel's TCP ({status})");
     Ok(())
 }

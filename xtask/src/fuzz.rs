@@ -28,7 +28,7 @@ const NEWS: Duration = Duration::from_secs(10);
 /// Lines of a failed target's log that are printed.
 const TAIL: usize = 40;
 
-/// Does what the arguments say.
+/// Runs the command.
 pub(crate) fn run(root: &Path, arguments: impl Iterator<Item = String>) -> Result<()> {
     let Some(arguments) = args::read(arguments)? else { return Ok(()) };
     let programs = build::build(root, &arguments.targets)?;
@@ -100,7 +100,7 @@ impl Campaign<'_> {
             let workers: Vec<_> =
                 (0..*jobs).map(|_| scope.spawn(|| self.work(&slots, &next, &stop))).collect();
             while !workers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
-                tell(&slots, &workers);
+                print_progress(&slots, &workers);
             }
         });
         self.report(&slots, stop.load(Ordering::Relaxed))
@@ -127,7 +127,7 @@ impl Campaign<'_> {
         }
     }
 
-    /// Says what each target did, and fails if one found something or did nothing.
+    /// Prints the result of each target, and fails if one found something or ran nothing.
     fn report(&self, slots: &[Slot], stopped: bool) -> Result<()> {
         println!("fuzz: {:20} {:>12} {:>9} {:>6} {:>7}", "target", "inputs", "coverage", "new", "corpus");
         let done: Vec<(&Target, Outcome)> =
@@ -140,9 +140,9 @@ impl Campaign<'_> {
         let bad: Vec<_> = done.iter().filter(|(_, outcome)| outcome.fault.is_some()).collect();
         if !bad.is_empty() {
             println!("\nfailures:\n");
-            bad.iter().for_each(|(target, outcome)| self.tell_fault(target, outcome));
+            bad.iter().for_each(|(target, outcome)| self.print_fault(target, outcome));
         }
-        // As tests do it: what was skipped counts as passed, and is taken off where all results are added up.
+        // As in tests: what was skipped counts as passed, and is subtracted where all results are added up.
         for (target, outcome) in &done {
             outcome.skipped.iter().for_each(|why| println!("SKIPPED: {}: {why}", target.name));
         }
@@ -156,7 +156,7 @@ impl Campaign<'_> {
         }
     }
 
-    fn tell_fault(&self, target: &Target, outcome: &Outcome) {
+    fn print_fault(&self, target: &Target, outcome: &Outcome) {
         let (name, fault) = (target.name, outcome.fault.as_deref().unwrap_or_default());
         println!("---- {name} stdout ----\n{fault}");
         if let Ok(place) = self.place(target) {
@@ -173,7 +173,7 @@ impl Campaign<'_> {
     }
 }
 
-/// A target and how far it is.
+/// A target and its progress.
 struct Slot {
     target: Target,
     progress: Mutex<Progress>,
@@ -204,7 +204,7 @@ impl Slot {
         }
     }
 
-    /// How far it is, while it runs.
+    /// Its progress while it runs.
     fn news(&self) -> Option<String> {
         let Stage::Running(since) = *self.stage.lock().ok()? else { return None };
         let progress = *self.progress.lock().ok()?;
@@ -214,8 +214,8 @@ impl Slot {
     }
 }
 
-/// Waits a while, as long as somebody works, and prints how far it is.
-fn tell(slots: &[Slot], workers: &[std::thread::ScopedJoinHandle<'_, ()>]) {
+/// Waits a while, as long as a target runs, and prints the progress.
+fn print_progress(slots: &[Slot], workers: &[std::thread::ScopedJoinHandle<'_, ()>]) {
     let end = Instant::now() + NEWS;
     while Instant::now() < end {
         if workers.iter().all(std::thread::ScopedJoinHandle::is_finished) {

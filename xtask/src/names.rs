@@ -85,14 +85,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_tests_are_told_from_other_words() {
+    fn names_of_tests_differ_from_other_words() {
         let text = "see `pair`: `wake_for_data_is_not_lost` and `lock::lock_of_a..`, `io_uring`, `--no_such_flag_at_all`";
         let names: Vec<_> = quoted(text).filter(|name| is_test(name)).collect();
         assert_eq!(names, ["wake_for_data_is_not_lost", "lock_of_a.."]);
     }
 
     #[test]
-    fn names_that_are_cut_short_need_one_that_begins_so() {
+    fn names_cut_short_match_by_prefix() {
         let known = words("fn lock_of_a_killed_process() {}").map(str::to_owned).collect();
         assert!(exists(&known, "lock_of_a..") && exists(&known, "lock_of_a_killed_process"));
         assert!(!exists(&known, "lock_of_a") && !exists(&known, "lock_of_the.."));

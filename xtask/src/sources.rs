@@ -80,7 +80,7 @@ pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The cargo that runs this, or the one that there is.
+/// The cargo that runs this, or the one in the search path.
 pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
@@ -102,7 +102,7 @@ pub(crate) fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// How often the keyword stands in `code`, which has neither comments nor the inside of texts.
+/// How often the keyword occurs in `code`, which has neither comments nor string contents.
 fn unsafe_words(code: TokenStream) -> usize {
     let words = code.into_iter().map(|token| match token {
         TokenTree::Group(group) => unsafe_words(group.stream()),
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_keyword_is_found_and_the_word_is_not() {
+    fn unsafe_keyword_is_found_and_the_word_is_not() {
         let source = "// unsafe {\nfn a() { unsafe { b() } }\n/* unsafe\n /* unsafe */ unsafe */\n\
                       let s = \"unsafe \\\" unsafe\"; let r = r#\"unsafe \" \"#;\n#![forbid(unsafe_code)]\n\
                       let c = '\"'; m! { unsafe impl X for Y<'_> {} }\n";
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn this_repository_is_seen() {
+    fn sources_include_this_repository() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("above");
         assert!(rust_files(root).expect("files").len() > 10);
     }

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A proxy for TCP that splices both ways between its clients and `servers`, in turn those of them that are well: one that
-/// does not answer `GET /` with a connection is left out after 200 ms, and taken back as fast. Returns the path of its socket
-/// for questions, too.
+/// A TCP proxy that splices both ways between its clients and those of `servers` that are healthy, in turn: one that
+/// does not answer `GET /` is left out after 200 ms, and taken back as fast. Also returns the path of its statistics
+/// socket.
 ///
 /// # Errors
 /// Its file cannot be written.
@@ -33,7 +33,7 @@ pub fn splicing(at: &Site<'_>, servers: &[SocketAddr]) -> Result<(Command, PathB
     Ok((command, socket))
 }
 
-/// Whether server number `number` of [`splicing`] is well, by what `show stat` printed; `None` if it is not known.
+/// Whether server number `number` of [`splicing`] is healthy, from the output of `show stat`; `None` if unknown.
 pub fn is_well(statistics: &str, number: usize) -> Option<bool> {
     let begin = format!("back,s{number},");
     let line = statistics.lines().find(|line| line.starts_with(&begin))?;
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_health_of_a_server_is_read() {
+    fn haproxy_server_health_is_parsed() {
         let line = |name: &str, status: &str| format!("back,{name}{},{status},1,\n", ",0".repeat(15));
         let text = line("s0", "UP") + &line("s1", "DOWN");
         assert_eq!(

@@ -11,20 +11,20 @@ use std::process::Command;
 pub const CLASSES: &str = "$KAFKA_HOME/libs";
 /// Any 16 bytes, in base 64.
 const CLUSTER: &str = "AAAAAAAAQACAAAAAAAAAAA";
-/// The controller's port is so far from the broker's.
+/// The controller's port, relative to the broker's.
 const CONTROLLER: u16 = 300;
 
 /// How a producer sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// Records of 1 KB, in batches, as it comes: by the tools' defaults.
+    /// Records of 1 KB in batches, with the tools' defaults.
     Batches,
     /// Records of 100 B, each a request of its own, one under way.
     OneByOne,
 }
 
 impl Manner {
-    /// Records that take a producer over TCP about a second, and their bytes.
+    /// Records that take a producer over TCP about a second, and their size in bytes.
     fn load(self) -> (u32, u32) {
         match self {
             Self::Batches => (40_000, 1000),
@@ -50,13 +50,13 @@ pub fn server(at: &Site<'_>) -> Result<Command> {
     );
     let settings = file(&folder, "server.properties", &text)?;
     let mut command = at.command("sh")?;
-    // WORDS of Java come first; what is told of the format is nothing to anybody.
+    // Words of Java come first; the messages about the format are dropped.
     command.args(["-c", "settings=$1; shift; \"$@\" kafka.tools.StorageTool format -t \"$CLUSTER\" -c \"$settings\" > /dev/null && exec \"$@\" kafka.Kafka \"$settings\"", "sh"]);
     command.env("CLUSTER", CLUSTER).arg(settings).args([JAVA, "-Xmx512m", "-cp"]).arg(class_path()?);
     Ok(command)
 }
 
-/// A producer of about so many seconds.
+/// A producer that runs about so many seconds.
 ///
 /// # Errors
 /// There is no Kafka.
@@ -73,7 +73,7 @@ pub fn producer(at: &Site<'_>, manner: Manner, seconds: u32) -> Result<Command> 
     Ok(command)
 }
 
-/// What the producer did: the rate of the last whole window of five seconds, when most is compiled, if there are some.
+/// The producer's work: the rate of the last whole window of 5 s, when most code is compiled, if there is one.
 ///
 /// # Errors
 /// It printed something else.
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_whole_window_counts() {
+    fn kafka_last_whole_window_counts() {
         let out = "log4j:WARN no appenders\n10 records sent, 2.0 records/sec (0.54 MB/sec), 1 ms avg latency\n\
                    30 records sent, 6.5 records/sec (0.54 MB/sec), 1 ms avg latency\n\
                    50 records sent, 4.2 records/sec (0.27 MB/sec), 1 ms avg latency, 3 ms 50th\n";

@@ -1,12 +1,12 @@
-//! Unmodified programs of others: how their servers are started, and what their clients are asked for. Tests compare what comes
-//! back (`check`), measurements count it (`rate`); both start the same programs in the same way, so it is here once.
+//! Unmodified programs of others: how their servers start, and what their clients ask. Tests compare the answers
+//! (`check`), measurements count them (`rate`); both start the programs by this crate.
 //!
-//! * [`Site`]: where a program runs and where its server listens. Everything here makes [`Command`]s; who starts and ends them
-//!   is the caller's affair.
+//! * [`Site`]: where a program runs and where its server listens. Everything here makes [`Command`]s; the caller starts
+//!   and ends them.
 //! * [`script`]: clients and small servers for Python and Node.js.
 //! * One module for each larger program: [`haproxy`], [`kafka`], [`mpi`], [`nbd`], [`rabbitmq`], [`zookeeper`].
-//! * [`work`]: what a client says it has done.
-//! * [`need`]: which programs and Debian packages all that takes.
+//! * [`work`]: the work that a client reports.
+//! * [`need`]: the programs and Debian packages that this takes.
 #![forbid(unsafe_code)]
 
 pub mod haproxy;
@@ -25,10 +25,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Makes a command that runs a program (a name or a path) where it is to run.
+/// Makes a command that runs a program (a name or a path) at its site.
 pub type Start<'a> = &'a dyn Fn(&str) -> Result<Command>;
 
-/// Where a program runs, and where the server listens that it is or speaks to.
+/// Where a program runs, and where its server, or the server that it connects to, listens.
 #[derive(Clone, Copy)]
 pub struct Site<'a> {
     /// Starts programs there.

@@ -18,7 +18,7 @@ pub enum Mpi {
     Mpich,
 }
 
-/// What is built and written for a ping-pong between two hosts.
+/// The files of a ping-pong between two hosts.
 #[derive(Clone, Debug)]
 pub struct PingPong {
     mpi: Mpi,
@@ -113,7 +113,7 @@ impl PingPong {
                 }
             }
             Mpi::Mpich => {
-                // Only what is named travels: where its daemon is, each host knows itself.
+                // Only named variables travel: each host knows where its own daemon is.
                 command.args([
                     run,
                     "-genvnone",
@@ -134,13 +134,13 @@ impl PingPong {
     }
 }
 
-/// A script that is called as ssh would be, with the host and what its shell is to do there.
+/// A script that is called like ssh, with the host and the shell command to run there.
 fn agent(hosts: &Hosts<'_>) -> Result<String> {
     let mut text = "#!/bin/sh\n# [-x] HOST WORD..: the words for a shell on that host, as ssh has it.\n\
          if [ \"$1\" = -x ]; then shift; fi\nhost=$1\nshift\ncase $host in\n"
         .to_owned();
     for (name, start) in [hosts.near, hosts.far] {
-        // UCX looks for interfaces in /sys, which must be that of the host's own network.
+        // UCX looks for interfaces in /sys, which must show the host's own network.
         let shell = start("unshare")?;
         let words = std::iter::once(shell.get_program()).chain(shell.get_args());
         let words: Vec<String> = words.map(|word| quoted(&word.to_string_lossy())).collect();
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_agent_starts_what_it_is_told_where_it_is_told() {
+    fn mpi_agent_starts_the_given_command_on_the_given_host() {
         let folder = std::env::temp_dir().join(format!("crosslane-agent-{}", std::process::id()));
         let start = |program: &str| {
             let mut command = Command::new("echo");

@@ -46,7 +46,7 @@ pub fn copy_from(at: &Site<'_>, file: Option<&Path>) -> Result<Command> {
 /// fio at random places of the disk, without anything else.
 fn fio(at: &Site<'_>) -> Result<Command> {
     let mut command = at.command("fio")?;
-    // It can use rings, and has none for sockets.
+    // It can use rings, but not for sockets.
     command.env("CROSSLANE_OWN_CALLS", "files");
     command.current_dir(at.folder);
     command.args(["--name=crosslane", "--ioengine=nbd", "--output-format=json", "--rw=randrw"]);
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_are_counted() {
+    fn nbd_counts_both_directions() {
         let out =
             "fio: connected\n{\"jobs\": [{\"error\": 0, \"read\": {\"io_bytes\": 3000000, \"runtime\": 500},
             \"write\": {\"io_bytes\": 1000000, \"runtime\": 400}}]}";

@@ -11,11 +11,11 @@ const MORE: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
 pub struct Need {
     /// A program, or the path of a file, which may begin with a variable of the environment, as in `$HOME/file`.
     pub what: &'static str,
-    /// What brings it.
+    /// What provides it.
     pub source: Source,
 }
 
-/// What brings a program.
+/// The provider of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A Debian package.
@@ -34,12 +34,12 @@ impl fmt::Display for Source {
 }
 
 impl Need {
-    /// `what`, which `package` brings.
+    /// `what`, from the Debian package `package`.
     pub const fn new(what: &'static str, package: &'static str) -> Self {
         Self { what, source: Source::Debian(package) }
     }
 
-    /// `what`, which no Debian package brings but what `words` say.
+    /// `what`, which no Debian package has; `words` say where it comes from.
     pub const fn by_hand(what: &'static str, words: &'static str) -> Self {
         Self { what, source: Source::Else(words) }
     }
@@ -63,7 +63,7 @@ pub fn missing(needs: &[Need]) -> Option<&Need> {
     needs.iter().find(|need| need.find().is_none())
 }
 
-/// The system's Python rather than one that a version chooser puts in front: the modules of Debian's packages are its.
+/// The system's Python rather than one of a version manager: the modules of Debian's packages belong to it.
 pub const PYTHON: &str = "/usr/bin/python3";
 
 /// What programs need, by the names that are used here.
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named_with_its_package() {
+    fn need_names_what_is_missing_and_its_package() {
         let needs =
             [Need::new("sh", "dash"), Need::new("/no/such/file", "nothing"), Need::new("no-such", "x")];
         assert_eq!(missing(&needs), Some(&needs[1]));

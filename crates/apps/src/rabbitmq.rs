@@ -6,13 +6,13 @@ use std::process::Command;
 
 /// The broker itself: the program of that name in the search path becomes another user and uses the machine's own folders.
 pub const BROKER: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
-/// What it says when it takes connections.
+/// Its message when it accepts connections.
 pub const READY: &str = "Server startup complete";
-/// Ports behind the broker's own: Erlang's names of nodes, and Erlang's own connections.
+/// Ports above the broker's own: for Erlang's node names, and for Erlang's own connections.
 const NAMES: u16 = 600;
 const NODES: u16 = 500;
 
-/// Who knows the broker's node by its name: must listen before the broker starts, which would leave one behind.
+/// Erlang's daemon of node names: it must listen before the broker starts, which would leave one behind.
 ///
 /// # Errors
 /// The place is gone.

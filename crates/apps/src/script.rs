@@ -1,5 +1,5 @@
-//! Scripts for Python and Node.js. All know the same words: `server ADDRESS PORT` (if they have a server), `check ADDRESS PORT`
-//! compares what comes back and prints how many bytes that were, `rate ADDRESS PORT SECONDS KIND` counts
+//! Scripts for Python and Node.js, all with the same arguments: `server ADDRESS PORT` (if they have a server), `check
+//! ADDRESS PORT` compares the answers and prints their number of bytes, `rate ADDRESS PORT SECONDS KIND` counts
 //! ([`crate::work::Work::json`]).
 
 use crate::need::{Need, PYTHON, of};
@@ -7,7 +7,7 @@ use crate::{Site, file};
 use anyhow::Result;
 use std::process::Command;
 
-/// The text of [`Script::Connections`], which has one word more: `hold ADDRESS PORT COUNT` keeps idle connections.
+/// The text of [`Script::Connections`], which has one more command: `hold ADDRESS PORT COUNT` keeps idle connections.
 pub const CONNECTIONS: &str = include_str!("python/connections.py");
 
 /// A script.

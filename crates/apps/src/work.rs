@@ -1,4 +1,4 @@
-//! What a client says it has done.
+//! The work that a client reports.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -10,12 +10,12 @@ pub struct Work {
     pub count: f64,
     /// In how long, s.
     pub seconds: f64,
-    /// Processor time that all its processes took for it, s, if the client tells.
+    /// Processor time of all its processes, s, if the client reports it.
     pub processor: Option<f64>,
 }
 
 impl Work {
-    /// Of the last line of what a script printed: `{"count": .., "seconds": ..}`, and `"processor"` if it knows.
+    /// Parses the last line of a script's output: `{"count": .., "seconds": ..}`, and `"processor"` if known.
     ///
     /// # Errors
     /// It printed something else, or did nothing.
@@ -27,7 +27,7 @@ impl Work {
         Self { count: number("count")?, seconds: number("seconds")?, processor }.checked()
     }
 
-    /// `count` units at `rate` units in a second.
+    /// `count` units at `rate` units a second.
     ///
     /// # Errors
     /// Nothing was done.
@@ -40,7 +40,7 @@ impl Work {
         self.count / self.seconds
     }
 
-    /// The same work.
+    /// Checks that work was done.
     ///
     /// # Errors
     /// It is none.
@@ -59,12 +59,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_tells_what_was_done() {
+    fn work_done_is_read_from_the_last_line() {
         let work = Work::json("warning\n{\"count\": 300, \"seconds\": 1.5}\n").unwrap();
         assert_eq!((work.count, work.rate()), (300.0, 200.0));
         assert_eq!(work.processor, None);
-        let told = Work::json("{\"count\": 1, \"seconds\": 1, \"processor\": 0.25}").unwrap();
-        assert_eq!(told.processor, Some(0.25));
+        let work = Work::json("{\"count\": 1, \"seconds\": 1, \"processor\": 0.25}").unwrap();
+        assert_eq!(work.processor, Some(0.25));
         assert!(Work::json("nothing").is_err());
         assert!(Work::json("{\"count\": 0, \"seconds\": 1.5}").is_err());
         assert_eq!(Work::at_rate(100.0, 50.0).unwrap().seconds, 2.0);

@@ -14,8 +14,8 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// Two processors that this process may use, not the ones most likely to serve interrupts; the same one twice if
-    /// there is only one.
+    /// Two processors that this process may use, rather not those that serve interrupts; the same one twice if there is
+    /// only one.
     pub fn pick() -> Result<Self> {
         let usable = usable()?;
         Ok(Self { near: usable[usable.len().saturating_sub(2)], far: usable[usable.len() - 1] })
@@ -98,7 +98,7 @@ impl Drop for Pin {
     }
 }
 
-/// Keeps the calling thread on two processors, if that is wanted.
+/// Keeps the calling thread on two processors, if `two` asks for that.
 ///
 /// # Errors
 /// They may not be used.
@@ -112,7 +112,7 @@ pub(crate) fn on(two: bool) -> &'static str {
     if two { ", on two processors" } else { "" }
 }
 
-/// The processor that the calling thread runs on, as records bear it.
+/// The processor that the calling thread runs on, for records.
 pub fn current() -> u16 {
     u16::try_from(sched_getcpu()).unwrap_or(u16::MAX)
 }
@@ -122,14 +122,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cores_are_two_numbers() {
+    fn affinity_cores_are_two_numbers() {
         assert_eq!("0, 3".parse::<Cores>().unwrap(), Cores { near: 0, far: 3 });
         assert!("1".parse::<Cores>().is_err());
         assert!("a,b".parse::<Cores>().is_err());
     }
 
     #[test]
-    fn a_pin_is_undone() {
+    fn affinity_pin_is_undone() {
         let before = sched_getaffinity(None).unwrap();
         let far = Cores::pick().unwrap().far;
         let pin = Pin::to(far).unwrap();

@@ -1,4 +1,4 @@
-//! The same program at several places, by turns, so that what disturbs the machine disturbs all.
+//! The same program at several places, by turns, so that disturbances of the machine meet all.
 
 use crate::figure::{Figure, Sample};
 use crate::place::Place;
@@ -17,12 +17,12 @@ pub struct Setting {
     pub effort: Effort,
     /// Whether figures get their bars.
     pub bars: bool,
-    /// Put behind the program's name: what is special about this setting.
+    /// Suffix of the program's name: what is special about this setting.
     pub remark: String,
 }
 
-/// Runs `program` at all `places`; the first one is ours, the others are references. Whatever fails becomes a figure
-/// that says why it is missing.
+/// Runs `program` at all `places`; the first one is ours, the others are references. A failure becomes a figure that
+/// says why it is missing.
 pub fn compare(
     program: &Program,
     places: &[impl Place],
@@ -37,13 +37,13 @@ pub fn compare(
     figures(program, setting, &outcomes)
 }
 
-/// Which of the programs that are needed is not installed, for people.
+/// The needed program that is not installed, as a message.
 fn absence(needs: &[&str]) -> Option<String> {
     let absent = needs.iter().find(|needed| find(needed).is_none())?;
     Some(format!("{absent} is not installed"))
 }
 
-/// Runs `program` at all `places` by turns: what came out at each.
+/// Runs `program` at all `places` by turns; returns the results at each.
 pub fn by_turns(
     program: &Program,
     places: &[impl Place],
@@ -67,12 +67,12 @@ pub fn steps(places: usize, setting: &Setting) -> u64 {
     (places * setting.runs) as u64
 }
 
-/// What runs gave.
+/// The results of runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Runs {
     /// Runs of each metric.
     pub columns: Vec<Vec<f64>>,
-    /// Most that was stolen in a run that counts, percent.
+    /// The highest steal of a run that counts, percent.
     pub steal: f64,
 }
 
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn every_program_that_is_installed_runs_over_loopback() {
+    fn compare_runs_every_installed_program_over_loopback() {
         let here = [Here::new(), Here::new()];
         let setting = Setting { runs: 1, effort: Effort::Short, bars: true, remark: String::new() };
         for program in all() {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_connections_cost_little_over_loopback() {
+    fn compare_idle_connections_cost_little_over_loopback() {
         if find("python3").is_none() {
             return println!("skipped: python3 is not installed");
         }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_installed_is_named() {
+    fn compare_names_what_is_not_installed() {
         let why = absence(&["sh", "crosslane-no-such-program"]);
         assert_eq!(why.as_deref(), Some("crosslane-no-such-program is not installed"));
         assert_eq!(absence(&["sh"]), None);

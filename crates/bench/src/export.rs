@@ -11,7 +11,7 @@ pub fn table(report: &Report) -> String {
     [heading(report)].into_iter().chain(groups).chain([notes(report)]).collect()
 }
 
-/// What was run and where, and how much of the processors' time was stolen meanwhile, in two lines.
+/// What was run and where, and the processors' steal meanwhile, in two lines.
 pub fn heading(report: &Report) -> String {
     let Machine { processor, processors, kernel, load } = &report.machine;
     let stolen = report.began.since();
@@ -162,7 +162,7 @@ fn line(row: &[String], widths: &[usize], between: &str) -> String {
     out
 }
 
-/// What the reader should know, a line each behind an empty one; nothing if there is nothing.
+/// Notes for the reader, a line each behind an empty one; nothing if there are none.
 pub fn notes(report: &Report) -> String {
     let missing = report
         .figures
@@ -205,14 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_each_reference_with_its_ratio() {
+    fn table_has_each_reference_with_its_ratio() {
         let text = table(&report());
         assert!(text.contains("80.0      19.0   4.21          20.0   4.00  met"), "{text}");
         assert!(text.contains("note: nginx: missing: wrk is not installed"), "{text}");
     }
 
     #[test]
-    fn a_summary_is_one_table_that_says_what_is_missing() {
+    fn summary_is_one_table_that_says_what_is_missing() {
         let text = summary(&report());
         assert_eq!(text.matches("crosslane").count(), 1, "{text}");
         assert!(text.contains("iperf3, one stream") && text.contains("note: nginx: missing: wrk"), "{text}");

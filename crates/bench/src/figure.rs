@@ -1,9 +1,9 @@
-//! What a measurement gives: one struct for all, whatever measured it and however it is shown.
+//! The result of a measurement: one struct for all, however it was measured and is shown.
 
 use crate::steal::{self, Steal};
 use serde::Serialize;
 
-/// What a figure counts.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "&'static str")]
 pub enum Unit {
@@ -23,9 +23,9 @@ pub enum Unit {
     Copies,
     /// Messages.
     Messages,
-    /// Hundredths.
+    /// Percent.
     Percent,
-    /// Hundredths of one processor.
+    /// Percent of one processor.
     PercentOfCore,
     /// Cycles of the processor's constant clock, for each message.
     Cycles,
@@ -64,7 +64,7 @@ impl Unit {
         )
     }
 
-    /// How many times better ours is.
+    /// How many times better our value is.
     fn ratio(self, ours: f64, theirs: f64) -> f64 {
         if self.more_is_better() { ours / theirs } else { theirs / ours }
     }
@@ -126,12 +126,12 @@ fn quantile(sorted: &[f64], part: usize, whole: usize) -> f64 {
     sorted[low] + (sorted[high] - sorted[low]) * weight
 }
 
-/// Something that a figure is held against, from the same run.
+/// A reference value, from the same run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reference {
-    /// What it is: "loopback TCP", "bare ring".
+    /// Its name: "loopback TCP", "bare ring".
     pub name: String,
-    /// What it reached.
+    /// Its value.
     pub sample: Sample,
 }
 
@@ -159,11 +159,11 @@ pub struct Figure {
     pub sample: Option<Sample>,
     /// Why there is no sample, in one line.
     pub missing: Option<String>,
-    /// What it is held against.
+    /// The references.
     pub references: Vec<Reference>,
-    /// What it must reach.
+    /// The bar.
     pub bar: Option<Bar>,
-    /// Most of the processors' time that the hypervisor gave to others in one of its runs, percent, where each run was looked at.
+    /// The highest steal in one of its runs, percent, where each run was looked at.
     pub steal: Option<f64>,
     /// Its runs and those of its references took turns: ratios are medians of the ratios of single turns.
     pub by_turns: bool,
@@ -183,7 +183,7 @@ impl Figure {
         figure.without(Some(format!("{why:#}")))
     }
 
-    /// The same figure held against `sample`, if there is one.
+    /// The same figure with the reference `sample`, if there is one.
     pub fn against(mut self, name: &str, sample: Option<Sample>) -> Self {
         self.references.extend(sample.map(|sample| Reference { name: name.to_owned(), sample }));
         self
@@ -201,8 +201,8 @@ impl Figure {
         self
     }
 
-    /// The same figure, whose runs took turns with those of its references: what the machine does to both at a time does
-    /// not count.
+    /// The same figure, whose runs took turns with those of its references: what disturbs both at a time does not
+    /// count.
     pub fn by_turns(self) -> Self {
         Self { by_turns: true, ..self }
     }
@@ -236,12 +236,12 @@ impl Figure {
         self.references.iter().find(|reference| reference.name == name)
     }
 
-    /// The ratios of single turns that the bar speaks of.
+    /// The ratios of single turns for the bar.
     pub fn bar_ratios(&self) -> Option<Sample> {
         self.ratios(self.reference(&self.bar.as_ref()?.against)?)
     }
 
-    /// The ratio that the bar speaks of.
+    /// The ratio for the bar.
     pub fn bar_ratio(&self) -> Option<f64> {
         self.ratio(self.reference(&self.bar.as_ref()?.against)?)
     }
@@ -251,7 +251,7 @@ impl Figure {
         Some(self.bar_ratio()? >= self.bar.as_ref()?.bar)
     }
 
-    /// What became of the bar, for people.
+    /// The outcome of the bar, as a message.
     pub fn verdict(&self) -> &'static str {
         match self.meets_bar() {
             Some(true) => "met",
@@ -297,9 +297,9 @@ pub struct Report {
     pub title: String,
     /// Where.
     pub machine: Machine,
-    /// What came out.
+    /// The figures.
     pub figures: Vec<Figure>,
-    /// What the reader should know: noise, missing programs.
+    /// Notes for the reader: noise, missing programs.
     pub warnings: Vec<String>,
     /// What the hypervisor had stolen when the run began.
     #[serde(skip)]
@@ -351,7 +351,7 @@ impl Report {
     }
 }
 
-/// A size as people write it.
+/// A size as a short text.
 pub fn bytes(size: usize) -> String {
     match size {
         _ if size >= 1 << 20 && size.is_multiple_of(1 << 20) => format!("{} MB", size >> 20),
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn medians_and_quartiles() {
+    fn figure_medians_and_quartiles() {
         let odd = sample(&[5.0, 1.0, 3.0, 2.0, 4.0]).unwrap();
         assert_eq!((odd.median, odd.spread), (3.0, 2.0 / 3.0));
         assert_eq!(sample(&[1.0, 2.0]).unwrap().median, 1.5);
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_above_one_is_better_whatever_the_unit() {
+    fn figure_ratio_above_one_is_better_in_any_unit() {
         let rate = Figure::new("a", "b", Unit::PerSecond, sample(&[30.0])).against("tcp", sample(&[10.0]));
         let time = Figure::new("a", "b", Unit::Microseconds, sample(&[2.0])).against("tcp", sample(&[50.0]));
         assert_eq!(rate.ratio(&rate.references[0]), Some(3.0));
@@ -389,20 +389,20 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_compared_one_by_one() {
+    fn figure_turns_are_compared_one_by_one() {
         let sample = |runs: &[f64]| Sample::new(runs.to_vec());
         let figure = |runs: &[f64]| {
             let ours = Figure::new("a", "b", Unit::MegabytesPerSecond, sample(runs)).by_turns();
             ours.against("other", sample(&[10.0, 40.0, 40.0])).bar("other", 0.9, None)
         };
-        // Twice in the slow state of a machine, and the other one once.
+        // Twice in the machine's slow state, and the other one once.
         let ours = figure(&[10.0, 20.0, 40.0]);
         assert_eq!((ours.bar_ratio(), ours.bar_ratios().unwrap().runs), (Some(1.0), vec![1.0, 0.5, 1.0]));
         assert_eq!(figure(&[10.0, 20.0]).bar_ratio(), Some(15.0 / 40.0), "a run failed");
     }
 
     #[test]
-    fn a_figure_that_is_missing_does_not_meet_its_bar() {
+    fn figure_missing_misses_its_bar() {
         let mut report = Report::new("test");
         report.figures.push(Figure::new("a", "b", Unit::PerSecond, None).bar("tcp", 1.0, None));
         report.figures.push(Figure::failed("transit", &anyhow::anyhow!("no lab")));

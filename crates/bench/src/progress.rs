@@ -1,19 +1,19 @@
-//! What a terminal shows while measurements run.
+//! The terminal's display while measurements run.
 
 use crate::figure::{Figure, Reference};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Tells figures that are not of a program that the suite has run.
+/// Prints figures that are not of a program that the suite has run.
 pub(crate) fn show(figures: &[Figure]) {
     figures.iter().for_each(|figure| eprintln!("{}", line(figure)));
 }
 
 /// Writes a line above the progress, or to standard error where that is no terminal.
-pub(crate) fn tell(progress: &ProgressBar, line: &str) {
+pub(crate) fn print(progress: &ProgressBar, line: &str) {
     if progress.is_hidden() { eprintln!("{line}") } else { progress.println(line) }
 }
 
-/// One figure in one line, as it comes in.
+/// One figure in one line, when it is complete.
 pub(crate) fn line(figure: &Figure) -> String {
     let Figure { group, case, unit, .. } = figure;
     let Some(sample) = &figure.sample else {
@@ -24,7 +24,7 @@ pub(crate) fn line(figure: &Figure) -> String {
     format!("  {group}, {case}: {:.1} {}  ({})", sample.median, unit.name(), ratios.join(", "))
 }
 
-/// How progress is shown as long as nothing is known of its end.
+/// The display of progress while its end is unknown.
 pub(crate) const USUAL: &str = "  {bar:30} {pos}/{len}  {elapsed}  {msg}";
 
 /// Progress of so many steps on the terminal.

@@ -1,4 +1,4 @@
-//! Our rings through the pumps of hosts between, with no daemon: two ends and so many pumps, each a thread of this
+//! Our rings through the pumps of hosts between, with no daemon: two ends and some pumps, each a thread of this
 //! process, all polled as long as something moves.
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -17,17 +17,17 @@ use std::time::{Duration, Instant};
 
 /// Longest ring, bytes.
 const RING: u64 = 4 << 20;
-/// Keys of all marks: what lies in fresh memory is no mark.
+/// Keys of all marks; fresh memory has no valid mark.
 const KEY: u64 = 1 << 40;
-/// Looks in vain before an end lets others run.
+/// Failed looks before an end yields its processor.
 const LOOKS: u32 = 1024;
-/// How many times an end lets others run before it wants a longer ring, and before it looks at the clock.
+/// How many times an end yields before it wants a longer ring, and before it looks at the clock.
 const PRESS: u32 = 20;
 /// How long a pump polls while nothing moves.
 const SPIN: Duration = Duration::from_secs(1);
 /// How long an end waits before it gives up.
 const PEER_TIMEOUT: Duration = Duration::from_secs(10);
-/// First byte of a message: whether there will be another.
+/// First byte of a message: whether another follows.
 const GO_ON: u8 = 1;
 const LAST: u8 = 0;
 /// Bytes that the receiver takes at a time, at most.
@@ -43,7 +43,7 @@ struct Side {
     wakers: Wakers,
 }
 
-/// What wakes the pumps between, which sleep when nothing has moved for a while.
+/// The wake events of the pumps between, which sleep when nothing has moved for a while.
 type Wakers = Arc<Vec<Waker>>;
 
 /// Two ends with pumps between.
@@ -55,7 +55,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Two ends with so many pumps between: a way over one cable more.
+    /// Two ends with `pumps` pumps between: a way over one cable more.
     ///
     /// # Errors
     /// No memory, or no threads.
@@ -118,7 +118,7 @@ impl Chain {
         })
     }
 
-    /// Half of the median round trip of `size` bytes (1 or more), ns, of as many as there are in `time`.
+    /// Half of the median round trip of `size` bytes (1 or more), ns; measured for `time`.
     ///
     /// # Errors
     /// An end waits in vain.
@@ -195,13 +195,13 @@ impl Side {
     }
 }
 
-/// What an end loads from, and what it stores to.
+/// The memory that an end loads from, and that it stores to.
 fn views(inbound: &OwnedFd, outbound: &OwnedFd) -> Result<(Inbound, Outbound)> {
     let len = segment_len(RING);
     Ok((Inbound::sealed(inbound, len)?, Outbound::sealed(outbound, len)?))
 }
 
-/// A wait without sleep that lets others run now and then, for there may be fewer processors than threads, and
+/// A wait without sleep that yields the processor now and then, since there may be fewer processors than threads, and
 /// wakes the pumps.
 #[derive(Debug, Default)]
 struct Wait {
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_through_every_pump_and_back() {
+    fn pump_passes_bytes_both_ways() {
         for pumps in 0..=2 {
             let mut chain = Chain::new(pumps).unwrap();
             for size in [64, 1 << 20] {

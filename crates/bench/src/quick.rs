@@ -1,8 +1,8 @@
-//! What `crosslane bench quick` is asked to run.
+//! The options of `crosslane bench quick`.
 
 use crate::program::{self, Effort, Program};
 
-/// What `bench quick` runs.
+/// The options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quick {
     /// Runs of each case.

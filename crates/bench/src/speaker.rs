@@ -1,4 +1,4 @@
-//! A copy of this process that is told what to do, a line at a time, and answers in lines, each within a time.
+//! A copy of this process that takes commands, a line at a time, and answers each in a line, within a time limit.
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-/// How long an answer may take: longer than whoever answers waits for somebody else.
+/// How long an answer may take: longer than the answering side waits for others.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A child that is ended and waited for when dropped.
@@ -25,7 +25,7 @@ impl Drop for Reaped {
     }
 }
 
-/// Lines of JSON, both ways, with whoever answers; a program that was started for it is ended when this is dropped.
+/// Lines of JSON, both ways, with an answering side; a program that was started for it is ended when this is dropped.
 #[derive(Debug)]
 pub struct Speaker {
     from: BufReader<UnixStream>,
@@ -34,8 +34,7 @@ pub struct Speaker {
 }
 
 impl Speaker {
-    /// Starts a program that speaks by its standard input and output; what it writes to standard error goes where ours
-    /// goes.
+    /// Starts a program that communicates by its standard input and output; its standard error is ours.
     ///
     /// # Errors
     /// It cannot be started.
@@ -46,7 +45,7 @@ impl Speaker {
         Self::over(near, Some(Reaped(child)))
     }
 
-    /// Over a socket at whose other end `child` answers, or somebody else.
+    /// Over a socket at whose other end `child`, or another process, answers.
     ///
     /// # Errors
     /// The process has no descriptors left.
@@ -55,19 +54,19 @@ impl Speaker {
         Ok(Self { from: BufReader::new(to.try_clone()?), to, _child: child })
     }
 
-    /// Says something.
+    /// Sends a line.
     ///
     /// # Errors
     /// The other side is gone.
     pub fn say(&mut self, words: &impl Serialize) -> Result<()> {
-        tell(&mut self.to, words).context("the other side has ended")
+        write_line(&mut self.to, words).context("the other side has ended")
     }
 
-    /// The next line.
+    /// Receives the next line.
     ///
     /// # Errors
-    /// The other side has ended, says nothing in time, or something that is not understood.
-    pub fn hear<T: DeserializeOwned>(&mut self) -> Result<T> {
+    /// The other side has ended, sends nothing in time, or sends something that cannot be parsed.
+    pub fn receive<T: DeserializeOwned>(&mut self) -> Result<T> {
         let mut line = String::new();
         match self.from.read_line(&mut line) {
             Ok(0) => bail!("the other side has ended"),
@@ -80,16 +79,16 @@ impl Speaker {
     }
 }
 
-/// Writes a line of JSON, as a [`Speaker`] hears it.
+/// Writes a line of JSON for a [`Speaker`].
 ///
 /// # Errors
 /// Nobody reads it any more.
-pub fn tell(to: &mut impl Write, words: &impl Serialize) -> Result<()> {
+pub fn write_line(to: &mut impl Write, words: &impl Serialize) -> Result<()> {
     writeln!(to, "{}", serde_json::to_string(words)?)?;
     Ok(())
 }
 
-/// Where this program is, of which copies are started.
+/// The path of this program, of which copies are started.
 ///
 /// # Errors
 /// The kernel does not tell.
@@ -97,7 +96,7 @@ pub fn own_program() -> Result<PathBuf> {
     std::env::current_exe().context("cannot find my own program")
 }
 
-/// Ends this process with the one that started it, also where that is killed and nobody looks at a socket.
+/// Ends this process with the one that started it, also where that is killed and no thread reads a socket.
 ///
 /// # Errors
 /// The kernel does not know how.
@@ -116,11 +115,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_answered() {
+    fn speaker_answers_each_line() {
         let mut speaker = shell("read line; echo $line; echo nonsense");
         speaker.say(&7).unwrap();
-        assert_eq!(speaker.hear::<u32>().unwrap(), 7);
-        assert!(speaker.hear::<u32>().unwrap_err().to_string().contains("nonsense"));
-        assert!(speaker.hear::<u32>().unwrap_err().to_string().contains("ended"));
+        assert_eq!(speaker.receive::<u32>().unwrap(), 7);
+        assert!(speaker.receive::<u32>().unwrap_err().to_string().contains("nonsense"));
+        assert!(speaker.receive::<u32>().unwrap_err().to_string().contains("ended"));
     }
 }

@@ -1,4 +1,4 @@
-//! Time that the hypervisor gave to others while we had work for a processor (`steal` in `/proc/stat`): a figure that was
+//! Time that the hypervisor gave to others while we had work for a processor (`steal` in `/proc/stat`): a figure
 //! measured meanwhile says little.
 
 use anyhow::Result;
@@ -6,12 +6,12 @@ use std::fs;
 
 /// Percent of the processors' time above which a run is repeated, and marked if it stays so.
 pub const MOST: f64 = 5.0;
-/// Ticks (10 ms of one processor) of which one alone is no more than [`MOST`].
+/// Ticks (10 ms of one processor) of which a single one is no more than [`MOST`].
 const TELLING: u64 = 20;
 /// How often such a run is repeated.
 const AGAIN: u32 = 2;
 
-/// What the kernel had counted at a moment.
+/// The kernel's counts at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Steal {
     stolen: u64,
@@ -19,7 +19,7 @@ pub struct Steal {
 }
 
 impl Steal {
-    /// Now. Nothing is stolen where the kernel does not tell.
+    /// The counts now. Steal is 0 where the kernel does not report it.
     pub fn now() -> Self {
         Self::read(&fs::read_to_string("/proc/stat").unwrap_or_default()).unwrap_or_default()
     }
@@ -31,21 +31,21 @@ impl Steal {
         Some(Self { stolen: *times.get(7)?, all: times.iter().sum() })
     }
 
-    /// What was stolen since then, percent of all processors' time; 0 if that was too short to tell.
+    /// Steal since then, percent of all processors' time; 0 if the time was too short to tell.
     #[expect(clippy::cast_precision_loss, reason = "a figure")]
     pub fn until(self, later: Self) -> f64 {
         let (stolen, all) = (later.stolen.saturating_sub(self.stolen), later.all.saturating_sub(self.all));
         if all < TELLING { 0.0 } else { 100.0 * stolen as f64 / all as f64 }
     }
 
-    /// What was stolen since then until now, percent.
+    /// Steal since then until now, percent.
     pub fn since(self) -> f64 {
         self.until(Self::now())
     }
 }
 
-/// Runs something, again if more than [`MOST`] was stolen meanwhile; what came out of the run with the least of it, and how
-/// much that was, percent.
+/// Runs `run`, again if more than [`MOST`] was stolen meanwhile. Returns the result with the least steal, and that
+/// steal, percent.
 ///
 /// # Errors
 /// A run fails.
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbed_run_is_repeated_and_the_best_one_counts() {
+    fn steal_repeats_a_disturbed_run_and_the_best_counts() {
         let mut steals = [9.0, 6.0, 8.0].into_iter().enumerate();
         assert_eq!(least(|| Ok(steals.next().unwrap())).unwrap(), (1, 6.0));
         let mut steals = [9.0, 2.0].into_iter().enumerate();

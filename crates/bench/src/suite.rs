@@ -6,7 +6,7 @@ use crate::figure::{Figure, Report, Sample, Unit};
 use crate::perf::Plan;
 use crate::place::{self, InLab, Place};
 use crate::program::{self, Effort, Program};
-use crate::progress::{USUAL, line, progress, tell};
+use crate::progress::{USUAL, line, print, progress};
 use crate::quick::Quick;
 use crate::{perf, transit};
 use anyhow::{Result, bail};
@@ -29,10 +29,10 @@ const PARTS: [&str; 3] = ["perf", "idle", "ip"];
 /// Processors of the pinned part.
 const PINNED: Cores = Cores { near: 0, far: 1 };
 
-/// Whether all that is wanted is there.
+/// Checks that all requested parts exist.
 ///
 /// # Errors
-/// Something is not; with the names of all that is.
+/// One does not; the error names all that do.
 pub fn check(quick: &Quick) -> Result<()> {
     let (all, plain) = (program::all(), program::over_ip());
     let programs = all.iter().chain(&plain).map(|program| program.name);
@@ -79,7 +79,7 @@ fn is_main(figure: &Figure) -> bool {
     figure.bar.is_some() || figure.group.starts_with("stream") || figure.group == "message one way"
 }
 
-/// Brings up a lab of two hosts, runs all that is wanted in it, and takes it down again.
+/// Brings up a lab of two hosts, runs the requested parts in it, and takes it down again.
 fn in_lab(quick: &Quick, remark: &str, bars: bool, report: &mut Report) -> Result<()> {
     let (programs, idle) = (quick.programs(), quick.wants("idle"));
     let plain = if bars { quick.plain_programs() } else { Vec::new() };
@@ -133,11 +133,11 @@ pub(crate) fn daemons(lab: &Lab) -> Vec<u32> {
     lab.state().hosts.iter().filter_map(|host| host.daemon?.pid.try_into().ok()).collect()
 }
 
-/// What idle processes use, held against `limit` percent of a processor.
+/// The processor time of idle processes, held against `limit` percent of a processor.
 fn idle_figure(group: &str, case: String, limit: f64, measured: Result<Vec<f64>>) -> Figure {
     let name = format!("limit of {limit} %");
     let missing = measured.as_ref().err().map(|error| format!("{error:#}"));
-    // Nothing at all would have no ratio to the limit.
+    // A value of 0 would have no ratio to the limit.
     let values = measured.unwrap_or_default().into_iter().map(|value| value.max(LEAST)).collect();
     let figure = Figure::new(group, case, Unit::PercentOfCore, Sample::new(values)).without(missing);
     figure.against(&name, Sample::new(vec![limit])).bar(&name, 1.0, None)
@@ -164,7 +164,7 @@ pub fn demo(runs: usize) -> Result<Report> {
     Ok(report)
 }
 
-/// Runs `programs` one after the other, and tells each figure as it comes in.
+/// Runs `programs` one after the other, and prints each figure when it is complete.
 fn run_all(
     programs: &[Program],
     places: &[impl Place],
@@ -174,7 +174,7 @@ fn run_all(
 ) {
     for program in programs {
         let figures = compare(program, places, setting, progress);
-        figures.iter().for_each(|figure| tell(progress, &line(figure)));
+        figures.iter().for_each(|figure| print(progress, &line(figure)));
         report.figures.extend(figures);
     }
 }
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_there_is_not_run_in_silence() {
+    fn suite_reports_what_is_missing() {
         let quick = |only: &[&str]| Quick {
             runs: 1,
             effort: Effort::Short,
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_measured_misses_its_bar() {
+    fn suite_unmeasured_misses_its_bar() {
         let figure = |measured| idle_figure("idle", String::new(), 2.0, measured);
         assert_eq!(figure(Ok(vec![0.0, 1.9, 0.1])).meets_bar(), Some(true));
         assert_eq!(figure(Ok(vec![2.1])).meets_bar(), Some(false));

@@ -1,4 +1,4 @@
-//! What was typed.
+//! The command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use crosslane_bench::apps::args::AppsArgs;

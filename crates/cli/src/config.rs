@@ -7,10 +7,10 @@ use crosslane_node::keys::KeyRing;
 use std::io::{Write, stdout};
 use std::path::Path;
 
-/// Checks a configuration file as the daemon would, and says what it means.
+/// Checks a configuration file as the daemon would, and prints the settings.
 ///
 /// # Errors
-/// What the daemon would say.
+/// The daemon's error.
 pub(crate) fn check(file: &Path) -> Result<()> {
     let config = Config::read(file)?;
     let keys = KeyRing::load(&config).map_err(|error| exit::usage(error.to_string()))?;
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_as_in_the_file() {
+    fn config_sizes_are_as_in_the_file() {
         let sizes: Vec<String> = [16 << 30, 8 << 20, 65536, 1000, 3 << 39].map(size).into();
         assert_eq!(sizes, ["16G", "8M", "64K", "1000", "1536G"]);
     }

@@ -1,10 +1,10 @@
-//! The TCP connections of a process, as `/proc` has them: which descriptor is which connection.
+//! The TCP connections of a process, from `/proc`: which descriptor is which connection.
 
 use std::collections::HashMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Number of the state ESTABLISHED in `/proc/net/tcp`; those up to [`LAST_ALIVE`] but for LISTEN are of connections.
+/// Number of the state ESTABLISHED in `/proc/net/tcp`; states from here to [`LAST_ALIVE`], except LISTEN, are of live connections.
 const FIRST_ALIVE: u8 = 1;
 const LAST_ALIVE: u8 = 8;
 
@@ -78,7 +78,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[test]
-    fn our_own_connections_are_found() {
+    fn connections_of_this_process_are_found() {
         for address in ["127.0.0.1:0", "[::]:0"] {
             let Ok(listener) = TcpListener::bind(address) else { continue };
             let port = listener.local_addr().expect("bound").port();

@@ -38,10 +38,10 @@ pub(crate) fn usage(text: impl Into<String>) -> Error {
     with_code(USAGE, text)
 }
 
-/// Says what went wrong, if anything did, and gives the exit code for it.
+/// Prints the error, if any, and returns its exit code.
 pub(crate) fn code(outcome: anyhow::Result<()>) -> ExitCode {
     let Err(error) = outcome else { return ExitCode::SUCCESS };
-    // Whoever reads our output has read enough (`crosslane status | head`).
+    // The reader of our output has closed it (`crosslane status | head`).
     if error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe) {
         return ExitCode::SUCCESS;
     }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_failure_has_its_code() {
+    fn exit_code_of_each_failure() {
         assert_eq!(code_of(&usage("x")), USAGE);
         assert_eq!(code_of(&anyhow::anyhow!("x")), FAILED);
         assert_eq!(code_of(&LabError::NotUp { name: "x".into(), folder: "/".into() }.into()), NO_LAB);

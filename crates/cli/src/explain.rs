@@ -1,4 +1,4 @@
-//! `crosslane explain`: which way the connections of a program go, and why.
+//! `crosslane explain`: whether the connections of a program are streams or TCP, and why.
 //!
 //! The kernel knows which connections the process has, the daemon which of them are streams, why others were refused,
 //! and the rules. Each connection gets a row.
@@ -60,7 +60,7 @@ fn no_session(pid: u32) -> &'static str {
     }
 }
 
-/// What is known of one connection.
+/// The facts about one connection.
 #[derive(Debug, Serialize)]
 struct Row {
     fd: i32,
@@ -74,7 +74,7 @@ struct Row {
     stream: Option<Streamed>,
 }
 
-/// What a stream has besides.
+/// The details of a stream.
 #[derive(Debug, Serialize)]
 struct Streamed {
     id: CircuitId,
@@ -113,14 +113,14 @@ fn circuit_of<'a>(it: &Connection, answer: &'a Explanation) -> Option<&'a Circui
     answer.circuits.iter().find(|circuit| ends.contains(&(circuit.client, circuit.server)))
 }
 
-/// The last reason that the program gave for the descriptor and the far address.
+/// The last reason that the program reported for the descriptor and the far address.
 fn note_of(it: &Connection, answer: &Explanation) -> Option<String> {
     let mut notes = answer.sessions.iter().flat_map(|session| &session.notes);
     let fits = |note: &&Note| note.remote == it.remote && (note.fd < 0 || note.fd == it.fd);
     notes.rfind(fits).map(|note| note.why.clone())
 }
 
-/// Nobody said why: a rule, or the connection is older than what is remembered.
+/// No reason is recorded: a rule decided, or the record has been dropped since.
 fn guess(it: &Connection, rules: &[Rule], program: &str) -> String {
     let client = rule::decide(rules, local::Role::Client, program, it.remote);
     let server = rule::decide(rules, local::Role::Server, program, it.local);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn each_connection_has_its_way_and_reason() {
+    fn explain_shows_way_and_reason_of_each_connection() {
         let way = |it| {
             let row = row(&it, &answer(), &[], Some("curl"));
             (Some(row.way.to_owned()), row.why)
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_has_its_circuit_in_its_row_and_another_connection_has_none() {
+    fn explain_shows_the_circuit_of_streams_alone() {
         let json = |it| serde_json::to_value(row(&it, &answer(), &[], Some("curl"))).expect("JSON");
         let stream = json(connection(3, "10.86.0.1:5", "10.86.0.2:80"));
         assert_eq!((&stream["role"], &stream["modes"]["transfer"]), (&json!("client"), &json!("auto")));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_without_connections_says_so() {
+    fn explain_says_that_a_process_has_no_connections() {
         let mut out = Vec::new();
         print(&[], &mut out).expect("printed");
         assert_eq!(out, b"no TCP connections\n");

@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 /// How long a host that starts again may take to have its links.
 const LINKS_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long nothing must have moved until streams are believed to have found their ways.
+/// How long no stream must move until all are assumed to have found their ways.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// Cuts or mends the cable between two hosts, and tells how long both daemons took to notice, and what became of
-/// streams.
+/// Cuts or mends the cable between two hosts. Prints how long both daemons took to notice, and how many streams moved.
 pub(crate) fn cable(name: &str, one: &str, other: &str, cut: bool, as_json: bool) -> Result<()> {
     let mut lab = Lab::attach(name, None)?;
     let watch = lab.watch_moves()?;
@@ -24,7 +23,7 @@ pub(crate) fn cable(name: &str, one: &str, other: &str, cut: bool, as_json: bool
     let mut out = stdout().lock();
     if as_json {
         let moves = if noticed.changed { watch.settle(QUIET) } else { Moves::default() };
-        return Ok(writeln!(out, "{:#}", told([one, other], cut, &noticed, moves))?);
+        return Ok(writeln!(out, "{:#}", outcome([one, other], cut, &noticed, moves))?);
     }
     let is = if cut { "cut" } else { "whole" };
     if !noticed.changed {
@@ -48,8 +47,8 @@ pub(crate) fn cable(name: &str, one: &str, other: &str, cut: bool, as_json: bool
     Ok(write!(out, "{}", moved(watch.settle(QUIET)))?)
 }
 
-/// All that is known of a cable that was cut or mended. Times are in ms; `null`: not seen.
-fn told(hosts: [&String; 2], cut: bool, noticed: &Noticed, moves: Moves) -> Value {
+/// The outcome of a cut or mended cable. Times are in ms; `null`: not seen.
+fn outcome(hosts: [&String; 2], cut: bool, noticed: &Noticed, moves: Moves) -> Value {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let end = |(host, after): &(String, Option<Duration>)| json!({"host": host, "after_ms": after.map(ms)});
     let ends: Vec<Value> = noticed.ends.iter().map(end).collect();
@@ -58,7 +57,7 @@ fn told(hosts: [&String; 2], cut: bool, noticed: &Noticed, moves: Moves) -> Valu
            "streams_moved": moves.streams, "longest_pause_ms": pause})
 }
 
-/// What became of streams, in a line; nothing if none moved.
+/// The streams that moved, in a line; nothing if none did.
 fn moved(Moves { streams, longest }: Moves) -> String {
     if streams == 0 {
         return String::new();
@@ -95,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_that_moved_are_told_and_none_are_not() {
+    fn cut_reports_streams_that_moved() {
         let longest = Duration::from_micros(1320);
         let line = moved(Moves { streams: 2, longest });
         assert_eq!(line, "  2 streams moved to another way, the longest pause 1.3 ms\n");
@@ -103,13 +102,16 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_is_told_in_json() {
+    fn cut_is_reported_in_json() {
         let hosts = ["h1".to_owned(), "h2".to_owned()];
         let ends = vec![(hosts[0].clone(), Some(Duration::from_micros(1500))), (hosts[1].clone(), None)];
         let moves = Moves { streams: 2, longest: Duration::from_millis(3) };
-        let told = told([&hosts[0], &hosts[1]], true, &Noticed { changed: true, ends }, moves);
-        assert_eq!(told["ends"][0], json!({"host": "h1", "after_ms": 1.5}));
-        assert_eq!(told["ends"][1]["after_ms"], Value::Null);
-        assert_eq!((told["streams_moved"].as_u64(), told["longest_pause_ms"].as_f64()), (Some(2), Some(3.0)));
+        let outcome = outcome([&hosts[0], &hosts[1]], true, &Noticed { changed: true, ends }, moves);
+        assert_eq!(outcome["ends"][0], json!({"host": "h1", "after_ms": 1.5}));
+        assert_eq!(outcome["ends"][1]["after_ms"], Value::Null);
+        assert_eq!(
+            (outcome["streams_moved"].as_u64(), outcome["longest_pause_ms"].as_f64()),
+            (Some(2), Some(3.0))
+        );
     }
 }

@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Something to do.
+/// An action.
 #[derive(Debug)]
 pub(crate) enum Action {
     LabUp(Box<Options>),
@@ -46,7 +46,7 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// The meaning of `typed`.
+    /// Turns the parsed arguments `typed` into an action.
     ///
     /// # Errors
     /// A value makes no sense; exit code 2.
@@ -95,7 +95,7 @@ impl Action {
         })
     }
 
-    /// Does it.
+    /// Runs the action.
     ///
     /// # Errors
     /// See [`exit::code`].
@@ -220,12 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn args_definition_is_sound() {
         Crosslane::command().debug_assert();
     }
 
     #[test]
-    fn exec_takes_everything_behind_the_host() {
+    fn args_exec_takes_everything_behind_the_host() {
         let Ok(Action::LabExec { host, preload, command, .. }) =
             meaning("crosslane lab exec --plain h2 -- iperf3 -c 10.86.0.1 --json")
         else {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_may_stand_behind_the_host() {
+    fn args_plain_may_follow_the_host() {
         let Ok(Action::LabExec { preload, command, .. }) = meaning("crosslane lab exec h1 --plain -- true")
         else {
             panic!("not an exec");
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lab_has_its_faults_and_its_options() {
+    fn args_lab_has_its_faults_and_options() {
         let Ok(Action::LabUp(options)) =
             meaning("crosslane lab up --hosts 9 --topology torus --one-way --pump --resilience reset")
         else {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_checked_before_anything_is_done() {
+    fn args_values_are_checked_before_any_action() {
         assert!(meaning("crosslane lab up --hosts 3 --topology pair").is_err());
         assert!(meaning("crosslane lab up --hosts 0").is_err());
         assert!(meaning("crosslane lab up --name ../x").is_err());
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_socket_may_stand_anywhere() {
+    fn args_socket_may_stand_anywhere() {
         let Ok(Action::Status { socket, json: true }) = meaning("crosslane status --json --socket /x") else {
             panic!("not a status");
         };

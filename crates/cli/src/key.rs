@@ -5,7 +5,7 @@ use crosslane_node::keys::{generate, public_text, read_private};
 use std::io::{Write, stdout};
 use std::path::Path;
 
-/// Prints the public key of the private one in `file`, which is made first if it shall be `new`.
+/// Prints the public key of the private one in `file`, which is made first if `new` is set.
 ///
 /// # Errors
 /// The file is there already, or is no private key that is kept well.

@@ -1,4 +1,4 @@
-//! The crosslane command: `args` is what was typed, `intent` what it means, the rest does it.
+//! The crosslane command: `args` parses the command line, `intent` turns it into an action, the other modules run it.
 
 mod args;
 mod config;

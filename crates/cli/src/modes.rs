@@ -1,4 +1,4 @@
-//! `crosslane explain`, its second half: how streams move their data, by whose choice, and what they counted.
+//! The second half of `crosslane explain`: how streams move their data, who chose that, and what they counted.
 
 use crate::table::{Table, size};
 use anyhow::Result;
@@ -9,12 +9,12 @@ use crosslane_wire::rule;
 use serde::Serialize;
 use std::io::Write;
 
-/// What was chosen for a stream, by whom, and how it moved its bytes.
+/// The mode of a stream, who chose it, and how its bytes were moved.
 #[derive(Debug, Serialize)]
 pub(crate) struct Modes {
     transfer: String,
     transfer_by: ChosenBy,
-    /// The present rule that says so, if a rule chose.
+    /// The present rule with that choice, if a rule chose.
     transfer_rule: Option<String>,
     offload: bool,
     offload_by: ChosenBy,
@@ -25,7 +25,7 @@ pub(crate) struct Modes {
     sleeps: u64,
 }
 
-/// What was chosen for the stream of this circuit, by whom, and how it moved its bytes.
+/// The mode of this circuit's stream, who chose it, and how its bytes were moved.
 pub(crate) fn of(circuit: &Circuit, rules: &[Rule]) -> Modes {
     let offload = if circuit.offload { "on" } else { "off" };
     let is_transfer = |action: Action| matches!(action, Action::Transfer(_));
@@ -44,7 +44,7 @@ pub(crate) fn of(circuit: &Circuit, rules: &[Rule]) -> Modes {
     }
 }
 
-/// The present rule that `says` what a rule said when the stream began; if it says something else now, nothing is known.
+/// The present rule that `says` what a rule said when the stream began; `None` if the rules have changed.
 fn by_rule(
     circuit: &Circuit,
     (by, says): (ChosenBy, &str),
@@ -115,7 +115,7 @@ fn line([fd, transfer, offload]: [String; 3], name: &str, moved: &Direction) -> 
     ]
 }
 
-/// Why bytes went by Bcopy although another mode was chosen by hand.
+/// Why bytes went by Bcopy although another mode was forced.
 fn fallen_back(modes: &Modes) -> Option<&'static str> {
     match modes.transfer.as_str() {
         "read-zcopy" if modes.sent.bcopy > 0 => Some(
@@ -130,7 +130,7 @@ fn fallen_back(modes: &Modes) -> Option<&'static str> {
     }
 }
 
-/// `auto`, `bcopy (program)`: by whom, unless by nobody.
+/// `auto`, `bcopy (program)`: the choice, and who made it unless nobody did.
 fn chosen(what: &str, by: ChosenBy) -> String {
     match by {
         ChosenBy::Default => what.to_owned(),
@@ -161,23 +161,23 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_is_told_with_its_rule_as_long_as_that_says_so() {
-        let told = |transfer| of(&circuit(transfer), &rules()).transfer_rule;
-        assert_eq!(told("bcopy").as_deref(), Some("transfer bcopy client c* 10.86.0.0/24:*"));
-        assert_eq!(told("read-zcopy"), None, "the rules are others now");
+    fn mode_choice_is_shown_with_its_rule_while_it_holds() {
+        let modes = |transfer| of(&circuit(transfer), &rules()).transfer_rule;
+        assert_eq!(modes("bcopy").as_deref(), Some("transfer bcopy client c* 10.86.0.0/24:*"));
+        assert_eq!(modes("read-zcopy"), None, "the rules are others now");
     }
 
     #[test]
-    fn what_a_mode_could_not_carry_is_told_with_the_reason() {
-        let mut told = of(&circuit("read-zcopy"), &rules());
-        assert!(fallen_back(&told).is_some_and(|why| why.contains("registered buffers")), "{told:?}");
-        told.sent = Direction { read_zcopy: 2048, ..Direction::default() };
-        assert_eq!(fallen_back(&told), None);
+    fn mode_shows_why_bytes_went_another_way() {
+        let mut modes = of(&circuit("read-zcopy"), &rules());
+        assert!(fallen_back(&modes).is_some_and(|why| why.contains("registered buffers")), "{modes:?}");
+        modes.sent = Direction { read_zcopy: 2048, ..Direction::default() };
+        assert_eq!(fallen_back(&modes), None);
         assert_eq!(fallen_back(&of(&circuit("auto"), &rules())), None);
     }
 
     #[test]
-    fn each_stream_has_a_line_for_each_direction() {
+    fn modes_have_a_line_per_stream_and_direction() {
         let modes = of(&circuit("bcopy"), &rules());
         let mut out = Vec::new();
         print(&[(5, &modes)], &mut out).expect("printed");

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_subcommand_has_a_page() {
+    fn man_page_exists_for_every_subcommand() {
         let folder = tempfile::tempdir().expect("folder");
         man(Some(folder.path())).expect("written");
         for name in [

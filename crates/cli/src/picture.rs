@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Two hosts that a cable joins, the smaller id first.
 pub(crate) type Link = (u16, u16);
 
-/// What lines are made of.
+/// The characters of lines.
 struct Strokes {
     line: char,
     lost: char,
@@ -23,7 +23,7 @@ struct Strokes {
 const UNICODE: Strokes = Strokes { line: '─', lost: '╳', corners: ['┌', '┐', '└', '┘'] };
 const ASCII: Strokes = Strokes { line: '-', lost: 'x', corners: ['+', '+', '+', '+'] };
 
-/// What is drawn.
+/// The network to draw.
 #[derive(Debug)]
 pub(crate) struct Picture {
     me: u16,
@@ -32,13 +32,13 @@ pub(crate) struct Picture {
     lost: BTreeSet<Link>,
 }
 
-/// The links that a daemon's status tells of.
+/// The links in a daemon's status.
 pub(crate) fn links(status: &Status) -> BTreeSet<Link> {
     status.links.iter().map(|(HostId(one), HostId(other))| ordered(*one, *other)).collect()
 }
 
 impl Picture {
-    /// The network that a daemon's status tells of; `seen` are links of before: those that are gone are drawn as lost.
+    /// The network in a daemon's status. Links in `seen` that are gone are drawn as lost.
     pub(crate) fn new(status: &Status, seen: &BTreeSet<Link>) -> Self {
         let me = status.host.0;
         let links = links(status);
@@ -79,7 +79,7 @@ impl Picture {
         (order.len() == self.hosts.len()).then_some((order, end.is_none()))
     }
 
-    /// Each host with those that it is, or was, joined to.
+    /// Each host with those that it is or was joined to.
     fn neighbours(&self) -> BTreeMap<u16, BTreeSet<u16>> {
         let mut all: BTreeMap<u16, BTreeSet<u16>> = BTreeMap::new();
         for &(one, other) in self.links.iter().chain(&self.lost) {
@@ -114,7 +114,7 @@ impl Picture {
         text
     }
 
-    /// One host after the other, broken into lines; a closed one names its first host again.
+    /// One host after the other, wrapped into lines; a closed chain names its first host again.
     fn chain(&self, order: &[u16], closed: bool, width: usize, strokes: &Strokes) -> Vec<String> {
         let mut lines = vec![self.name(order[0])];
         let again = if closed { order.first() } else { None };
@@ -177,13 +177,13 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_is_a_ring() {
+    fn picture_of_a_ring_is_a_ring() {
         assert_eq!(lines(1, &ring(5), &[], 80, true), ["┌─ [h1] ── h2 ── h3 ─┐", "└─ h5 ── h4 ─────────┘"]);
         assert_eq!(lines(3, &ring(3), &[], 80, false), ["+- h1 -- h2 -+", "+- [h3] -----+"]);
     }
 
     #[test]
-    fn a_link_that_was_seen_is_drawn_as_lost() {
+    fn picture_draws_a_link_seen_before_as_lost() {
         let all = ring(4);
         let whole = |gone: Link| all.iter().copied().filter(|link| *link != gone).collect::<Vec<_>>();
         assert_eq!(lines(1, &whole((1, 2)), &all, 80, true), ["┌─ [h1] ╳╳ h2 ─┐", "└─ h4 ── h3 ───┘"]);
@@ -192,21 +192,21 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_and_a_pair_are_rows() {
+    fn picture_of_a_chain_or_pair_is_a_row() {
         assert_eq!(lines(2, &[(1, 2), (2, 3)], &[], 80, true), ["h1 ── [h2] ── h3"]);
         assert_eq!(lines(1, &[(1, 2)], &[], 80, false), ["[h1] -- h2"]);
         assert!(lines(1, &[], &[], 80, true).is_empty());
     }
 
     #[test]
-    fn a_large_ring_in_a_narrow_terminal_is_wrapped() {
+    fn picture_wraps_a_large_ring_in_a_narrow_terminal() {
         let text = lines(1, &ring(64), &[], 40, true);
         assert!(text.len() > 5 && text.iter().all(|line| line.chars().count() <= 40), "{text:#?}");
         assert!(text[0].starts_with("[h1] ── h2") && text.last().unwrap().ends_with("h64 ── [h1]"));
     }
 
     #[test]
-    fn other_networks_are_lists() {
+    fn picture_of_other_networks_is_a_list() {
         let torus = [(1, 2), (1, 3), (1, 4), (2, 3)];
         let text = lines(1, &torus, &[(3, 4)], 80, true);
         assert_eq!(text, ["[h1]  h2 h3 h4", "h2    h1 h3", "h3    h1 h2 (h4)", "h4    h1 (h3)"]);

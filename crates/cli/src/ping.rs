@@ -81,7 +81,7 @@ fn find(status: &Status, name: &str) -> Result<HostId> {
     })
 }
 
-/// Whether the daemon knows a way to the host: else probes would only be waited for in vain.
+/// Whether the daemon knows a way to the host: without one, probes would only time out.
 fn in_reach(status: &Status, to: HostId) -> Result<()> {
     let all: BTreeSet<HostId> = status.hosts.iter().map(|host| host.id).chain([status.host]).collect();
     if all.contains(&to) {
@@ -152,7 +152,7 @@ mod tests {
     use crosslane_status::Host;
 
     #[test]
-    fn hosts_are_found_by_any_name() {
+    fn ping_finds_hosts_by_any_name() {
         let addresses = |all: &[&str]| all.iter().map(|it| it.parse().expect("address")).collect();
         let far = Host { id: HostId(2), addresses: addresses(&["10.86.0.2", "fd86::2"]), ..Host::default() };
         let (host, addresses) = (HostId(1), addresses(&["10.86.0.1"]));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_a_way_is_named_at_once() {
+    fn ping_names_an_unreachable_host_at_once() {
         let hosts = [2, 3].map(|id| Host { id: HostId(id), ..Host::default() }).into();
         let status = Status { host: HostId(1), hosts, ..Status::default() };
         for host in 1..=3 {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_of_the_nearest_rank() {
+    fn ping_percentiles_are_of_the_nearest_rank() {
         let summary = Summary { host: HostId(2), sent: 100, hops: Some(1), times: (1..=100).collect() };
         assert_eq!(summary.figures().map(|f| f.1), [1, 50, 99, 100]);
         let one = Summary { host: HostId(2), sent: 1, hops: Some(1), times: vec![7] };

@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Environment variable from which the library for large allocations learns what is large.
+/// Environment variable that gives the library for large allocations its threshold, bytes.
 const MALLOC_VARIABLE: &str = "CROSSLANE_MALLOC";
 
 /// Replaces this process by the program; returns only on failure. Without a daemon the program runs all the

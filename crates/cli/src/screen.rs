@@ -8,13 +8,13 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// Width where nobody reads along.
+/// Width if standard output is no terminal, characters.
 const WIDTH: usize = 100;
 
 /// Characters in a line of the terminal at `out`; a usual number if it is none.
 pub(crate) fn width(out: &impl AsFd) -> usize {
     let columns = tcgetwinsize(out).map(|size| usize::from(size.ws_col));
-    // Pictures are drawn a little in from the left.
+    // Pictures are indented a little.
     columns.ok().filter(|columns| *columns > 0).unwrap_or(WIDTH).saturating_sub(2)
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn unicode() -> bool {
     locale.is_some_and(|locale| locale.to_uppercase().replace('-', "").ends_with("UTF8"))
 }
 
-/// Whether somebody wants us to stop (SIGINT, SIGTERM).
+/// Notices that we are to stop (SIGINT, SIGTERM).
 #[derive(Debug)]
 pub(crate) struct Stop {
     pipe: UnixStream,

@@ -20,7 +20,7 @@ pub(crate) fn session(socket: &Path) -> Result<Session> {
     Ok(greeted(socket)?.0)
 }
 
-/// As [`session`], with what the daemon said to the handshake.
+/// As [`session`], with the daemon's answer to the handshake.
 ///
 /// # Errors
 /// As [`session`].
@@ -75,7 +75,7 @@ pub(crate) fn status(socket: &Path, as_json: bool) -> Result<()> {
     counters_table(&status.counters)?.print(&mut out)
 }
 
-/// What goes through this host, and how often a stream had to look for another circuit.
+/// Traffic of this host, and how often a stream had to look for another circuit.
 pub(crate) fn activity(counters: &Counters) -> String {
     format!(
         "streams {}  circuits in transit {}  switch-overs {}",
@@ -83,7 +83,7 @@ pub(crate) fn activity(counters: &Counters) -> String {
     )
 }
 
-/// Whether link states are signed and checked, and in whose name some were not believed.
+/// Whether link states are signed and checked, and in whose name some were refused.
 fn link_states(states: &LinkStates) -> String {
     let signed = if states.signed { "signed" } else { "not signed" };
     let checked = if states.checked { "checked" } else { "not checked" };
@@ -144,7 +144,7 @@ fn circuits_table(circuits: &[Circuit]) -> Table {
     table
 }
 
-/// What users and neighbours have, each beside what they may have now.
+/// Resources of users and neighbours, each beside its present limit.
 fn quota_table(quota: &Quota) -> Table {
     let mut table =
         Table::new("user or port|>sessions|>listeners|>circuits|>pending|>descriptors|>memory|>windows");
@@ -169,7 +169,7 @@ fn quota_table(quota: &Quota) -> Table {
     table
 }
 
-/// What is used, of what may be.
+/// Used of available.
 fn of(used: u64, limit: Option<u64>, show: impl Fn(u64) -> String) -> String {
     match limit {
         None => show(used),
@@ -182,7 +182,7 @@ fn counters_table(counters: &Counters) -> Result<Table> {
     let mut table = Table::new("counter|>value");
     for (name, value) in serde_json::to_value(counters)?.as_object().into_iter().flatten() {
         match value.as_object() {
-            // A group of counters, as why connections went plain.
+            // A group of counters, such as the reasons for plain connections.
             Some(group) => {
                 let parts = group.iter();
                 parts.for_each(|(part, value)| table.row([format!("{name}.{part}"), value.to_string()]));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_counters_are_spread() {
+    fn status_spreads_groups_of_counters() {
         let plain = [("Rule".to_owned(), 1), ("NoListener".to_owned(), 2)].into();
         let text =
             printed(&counters_table(&Counters { wakes: 3, plain, ..Counters::default() }).expect("counters"));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_shows_what_goes_through_it() {
+    fn status_port_shows_its_traffic() {
         let text = printed(&ports_table(&[Port {
             name: "right".to_owned(),
             link: Link::Cut,
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_sees_what_it_has_and_may_have() {
+    fn status_user_shows_its_use_and_quota() {
         let sessions = Use { used: 3, limit: Some(9) };
         let window = vec![WindowUse { port: 0, used: 1024, limit: None }];
         let holds = Holds { sessions, window, ..Holds::default() };
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_of_a_host_is_a_dash() {
+    fn status_shows_unknown_values_as_a_dash() {
         let text = printed(&hosts_table(&[Host::default()]));
         assert!(text.lines().nth(1).is_some_and(|row| row.contains("-  -")), "{text}");
         assert!(circuits_table(&[]).is_empty());

@@ -49,7 +49,7 @@ impl Table {
     }
 }
 
-/// So many things, in words that fit: `1 cable`, `2 cables`.
+/// A count with its noun: `1 cable`, `2 cables`.
 pub(crate) fn count(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
@@ -64,13 +64,13 @@ pub(crate) fn list(values: &[impl Display]) -> String {
     values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// A number of bytes, whole, for people.
+/// A whole number of bytes with a unit.
 #[expect(clippy::cast_precision_loss, reason = "for people")]
 pub(crate) fn size(value: u64) -> String {
     bytes(value as f64)
 }
 
-/// A number of bytes for people, powers of 1024.
+/// A number of bytes with a unit, powers of 1024.
 pub(crate) fn bytes(value: f64) -> String {
     scaled(value, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB"])
 }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up() {
+    fn table_columns_line_up() {
         let mut table = Table::new("name|>bytes");
         table.row(["right".into(), "7".into()]);
         table.row(["l".into(), "1234567".into()]);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_and_units_are_for_people() {
+    fn table_cells_are_rounded_with_units() {
         assert_eq!(or_dash(None::<u8>), "-");
         assert_eq!(list(&["a", "1"]), "a 1");
         assert_eq!(bytes(512.0), "512 B");

@@ -52,11 +52,11 @@ struct Rates<'a> {
     seconds: f64,
 }
 
-/// What a row moved: bytes sent and received.
+/// The traffic of a row: bytes sent and received.
 type Moved = (u64, u64);
 
 impl Rates<'_> {
-    /// Increase each second between two looks; what went backwards started anew.
+    /// Increase per second between two looks; a counter that went backwards has restarted from 0.
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     fn of(&self, before: u64, now: u64) -> f64 {
         now.checked_sub(before).unwrap_or(now) as f64 / self.seconds.max(1e-6)
@@ -67,7 +67,7 @@ impl Rates<'_> {
         self.of(read(&self.before.counters), read(&self.now.counters))
     }
 
-    /// Increase of both numbers of a row. A new row begins at nothing: then everything it has is since the last look.
+    /// Increase of both numbers of a row. A new row starts at 0: all that it has came since the last look.
     fn both(&self, before: Option<Moved>, now: Moved) -> [f64; 2] {
         let before = before.unwrap_or_default();
         [self.of(before.0, now.0), self.of(before.1, now.1)]
@@ -88,7 +88,7 @@ impl Rates<'_> {
         self.now.circuits.iter().map(move |now| (now, self.both(was.get(&now.id).copied(), moved(now))))
     }
 
-    /// Prints one look; `seen` are the links that there have been since the first.
+    /// Prints one look; `seen` are all links since the first look.
     fn print(&self, out: &mut impl Write, seen: &BTreeSet<Link>, width: usize) -> Result<()> {
         writeln!(
             out,
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_increases_over_time() {
+    fn top_rates_are_increases_over_time() {
         let before = Status { ports: vec![port("right", 100, 0)], ..counted(5, 0) };
         let now = Status { ports: vec![port("right", 300, 0), port("left", 50, 0)], ..counted(9, 0) };
         let rates = Rates { before: &before, now: &now, seconds: 2.0 };
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_has_the_ring_and_what_goes_through_each_cable() {
+    fn top_shows_the_ring_and_traffic_of_each_cable() {
         let before = Status { ports: vec![port("right", 0, 0)], ..Status::default() };
         let (link, peer) = (status::Link::Up, Some(HostId(2)));
         let right = Port { link, peer, streams: 3, transits: 5, ..port("right", 125_000_000, 250_000) };
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restarted_daemon_counts_from_nothing() {
+    fn top_starts_from_zero_after_a_daemon_restart() {
         let (before, now) = (counted(50, 0), counted(4, 0));
         let rates = Rates { before: &before, now: &now, seconds: 1.0 };
         assert_eq!(rates.json().expect("JSON")["counters_per_s"]["wakes"], 4.0);

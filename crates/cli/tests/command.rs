@@ -20,7 +20,7 @@ fn fails(args: &[&str], code: i32, words: &str) {
 }
 
 #[test]
-fn without_a_daemon_it_says_what_to_do() {
+fn daemon_missing_message_says_what_to_do() {
     for command in [
         ["status"].as_slice(),
         &["ping", "h2"],
@@ -35,7 +35,7 @@ fn without_a_daemon_it_says_what_to_do() {
 }
 
 #[test]
-fn without_a_lab_it_says_what_to_do() {
+fn lab_missing_message_says_what_to_do() {
     let name = format!("no-such-{}", std::process::id());
     fails(&["lab", "status", "--name", &name], 4, "crosslane lab up");
     fails(&["lab", "exec", "--name", &name, "h1", "--", "true"], 4, "crosslane lab up");
@@ -47,7 +47,7 @@ fn without_a_lab_it_says_what_to_do() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn args_that_make_no_sense_are_refused() {
     fails(&["lab", "up", "--hosts", "3", "--topology", "pair"], 2, "a pair has 2 hosts");
     fails(&["lab", "up", "--hosts", "2", "--one-way"], 2, "a ring of 3 hosts or more");
     fails(&["lab", "up", "--resilience", "x"], 2, "keep, reset");
@@ -62,7 +62,7 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn the_help_of_a_measurement_says_what_its_columns_are_and_nothing_internal() {
+fn help_of_a_bench_explains_its_columns_and_nothing_internal() {
     let output = crosslane(&["bench", "stack", "--help"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success());
@@ -74,13 +74,13 @@ fn the_help_of_a_measurement_says_what_its_columns_are_and_nothing_internal() {
 }
 
 #[test]
-fn missing_parts_are_named() {
+fn programs_missing_are_named() {
     fails(&["lab", "up", "--name", "never"], 1, "make build");
     fails(&["run", "--", "true"], 125, "libcrosslane_sockets.so");
 }
 
 #[test]
-fn completions_and_pages_are_there_for_every_shell() {
+fn completions_and_man_pages_exist_for_every_shell() {
     for shell in ["bash", "zsh", "fish"] {
         let output = crosslane(&["completions", shell]);
         assert!(output.status.success());

@@ -19,7 +19,7 @@ pub fn need(needs: &[Need]) -> bool {
     missing.is_none()
 }
 
-/// What `make` makes for a program in `host` whose server is in host `server`.
+/// The command of `make` for a program in `host` whose server is in host `server`.
 ///
 /// # Errors
 /// There is no such host, or `make` fails.
@@ -34,7 +34,7 @@ pub fn command(
     make(&Site { start: &start, folder: rig.folder(), address, port })
 }
 
-/// Starts what `make` makes in `host`, and waits until it listens on `port`.
+/// Starts the program of `make` in `host`, and waits until it listens on `port`.
 ///
 /// # Errors
 /// It does not.
@@ -49,7 +49,7 @@ pub fn serve(
     Ok(server)
 }
 
-/// Lets a script in `host` compare what comes back from `server`, within `patience`; how many bytes it sent.
+/// Runs a script in `host` that compares the answers of `server`, within `patience`; returns the bytes that it sent.
 ///
 /// # Errors
 /// Others came back, or too late.

@@ -1,5 +1,5 @@
-//! Attacks: programs that try, as another user or as a neighbour, what they must not get. Each is a subcommand of
-//! `crosslane-attacker`; the tests in `tests/attacks` start them beside [honest users](crate::honest).
+//! Attacks: programs that try to get, as another user or as a neighbour, what they must not get. Each is a subcommand
+//! of `crosslane-attacker`; the tests in `tests/attacks` start them beside [honest users](crate::honest).
 //!
 //! A new attack: a module here with `pub fn run(words: &[String]) -> Result<()>`, a line in [`ATTACKS`], and a module in
 //! `tests/attacks`. An attack prints `attacking` when it has begun, and what it got by it; it ends by itself within
@@ -31,10 +31,10 @@ use std::time::Duration;
 
 /// Longest life of an attack that nobody ends.
 pub const LIFE: Duration = Duration::from_secs(60);
-/// Whom attackers run as.
+/// The user that attackers run as.
 pub const USER: &str = "nobody";
 
-/// A program that does harm, with the words behind its name.
+/// A hostile program, with the arguments behind its name.
 pub type Run = fn(&[String]) -> Result<()>;
 
 /// All attacks, by the name of their subcommand.
@@ -82,15 +82,15 @@ pub(crate) fn greeted(program: &str) -> Result<Session> {
     Ok(session)
 }
 
-/// Says that the attack has begun.
+/// Prints that the attack has begun.
 pub fn begun() {
     use std::io::Write;
     let mut out = std::io::stdout();
     let _ = writeln!(out, "attacking").and_then(|()| out.flush());
 }
 
-/// Starts an attack as user [`USER`] in a host, without the socket library, and waits until it has begun. Dropped, it
-/// ends.
+/// Starts an attack as user [`USER`] in a host, without the socket library, and waits until it has begun. A drop ends
+/// it.
 ///
 /// # Errors
 /// It cannot be started, or ends before it begins.
@@ -98,8 +98,8 @@ pub fn start(rig: &Rig, host: &str, attack: &str, words: &[&str]) -> Result<Prog
     start_as(rig, USER, host, attack, words)
 }
 
-/// The program of attacks with the socket library, as `user`. It makes system calls by itself (rustix does), but none on its
-/// streams, which the library has to be told.
+/// The attacker's program with the socket library, as `user`. It makes its own system calls (rustix does), but none on
+/// its streams; the library is told so.
 ///
 /// # Errors
 /// As [`Rig::command_as`].

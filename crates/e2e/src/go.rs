@@ -1,4 +1,4 @@
-//! A Go program: static, so that no preload reaches it, and yet it must work, by IP.
+//! A Go program: static, so that no preload reaches it; it must still work, by IP.
 
 use crate::program::run;
 use crate::rig::Rig;

@@ -19,25 +19,25 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Whom honest programs run as: not root, and not who attacks.
+/// The user of honest programs: neither root nor the attacker.
 pub const USER: &str = "daemon";
-/// How long medians are taken over.
+/// The window of a median.
 pub const WINDOW: Duration = Duration::from_millis(1500);
-/// So many times slower may things become under attack.
+/// How many times slower medians may become under attack.
 pub const FACTOR: u64 = 3;
-/// On a busy machine one window is no proof: so many are tried, and one must be good.
+/// On a busy machine one window proves nothing: this many are tried, and one must be good.
 const WINDOWS: usize = 4;
-/// Medians below these are taken for these, ns: what the kernel's scheduler alone makes of two busy processors.
+/// Medians below these count as these, ns: the kernel's scheduler alone causes them with two busy processors.
 const ECHO_FLOOR: u64 = 100_000;
 const SETUP_FLOOR: u64 = 400_000;
-/// So many times as many threads take turns in a set-up by streams (two programs, two daemons) as in the machine's own (two
-/// threads). Each waits for a processor as long as the machine makes it wait, which is none of the attack's doing.
+/// How many times as many threads take turns in a set-up by streams (two programs, two daemons) as in the machine's own
+/// (two threads). Each waits for a processor; that time is not caused by the attack.
 const TURNS: u64 = 3;
 
-/// First byte of a connection to the server that is a stream of [`byte_at`], answered at its end with how many were right.
+/// First byte of a connection that is a stream of [`byte_at`]; at its end the server answers with the number of right bytes.
 pub const STREAM: u8 = b's';
 
-/// The byte at a place of the stream: never the same pattern in two places near each other.
+/// The byte at an offset of the stream; nearby patterns differ.
 pub fn byte_at(at: u64) -> u8 {
     (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56).to_le_bytes()[0]
 }
@@ -50,14 +50,14 @@ pub struct Honest {
     port: u16,
 }
 
-/// What honest users saw in a window of time.
+/// What honest users measured in a window of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Median round trip of 64 bytes, ns.
     pub echo_ns: u64,
     /// Median of connecting, a byte there and back, and closing, ns.
     pub setup_ns: u64,
-    /// The same over a Unix socket between two threads, ns: what the machine makes of it at that time.
+    /// The same over a Unix socket between two threads, ns: the machine's own share at that time.
     pub machine_ns: u64,
     /// Round trips.
     pub echoes: usize,
@@ -92,7 +92,7 @@ impl Honest {
         Ok(honest)
     }
 
-    /// What they see from now on for so long.
+    /// What they measure in the next `time`.
     ///
     /// # Errors
     /// One of them met an error or ended, or nothing was done in that time.
@@ -108,8 +108,8 @@ impl Honest {
         Ok(figures)
     }
 
-    /// Checks that an attack that goes on now leaves the medians within [`FACTOR`] times the `calm` ones; a few windows
-    /// are tried, since other work of the machine counts, too.
+    /// Checks that the present attack leaves the medians within [`FACTOR`] times the `calm` ones. A few windows are
+    /// tried, since other work of the machine counts too.
     ///
     /// # Errors
     /// They are slower in every window, or one of them met an error.
@@ -171,8 +171,8 @@ impl Honest {
 }
 
 impl Figures {
-    /// Whether both medians are at most [`FACTOR`] times those of `calm`, or of what a busy machine makes of them, and the
-    /// stream went on.
+    /// Whether both medians are at most [`FACTOR`] times those of `calm`, or of what a busy machine makes of them, and
+    /// the stream moved.
     pub fn is_within(&self, calm: &Self) -> bool {
         let machine = TURNS * self.machine_ns;
         self.echo_ns <= FACTOR * calm.echo_ns.max(ECHO_FLOOR)
@@ -230,7 +230,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn medians_and_bytes_of_a_window() {
+    fn honest_medians_and_bytes_of_a_window() {
         let lines = [
             json!({"echo": [5, 1], "setup": [9], "machine": [7], "sent": 10}),
             json!({"echo": [3], "setup": [], "machine": [], "sent": 30}),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn three_times_slower_is_the_limit() {
+    fn honest_limit_is_three_times_slower() {
         let (echo_ns, setup_ns, machine_ns) = (1_000_000, 1_000_000, 1_000);
         let calm = Figures { echo_ns, setup_ns, machine_ns, echoes: 1, setups: 1, sent: 1 };
         assert!(Figures { echo_ns: 3_000_000, ..calm }.is_within(&calm));

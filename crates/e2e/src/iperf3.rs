@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// What iperf3 moved in one run, by its own account.
+/// What iperf3 reports of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Moved {
     /// Bytes that receivers got, all streams and directions.
@@ -60,7 +60,7 @@ pub fn start(
     Program::start(client_of(rig, host, iperf3, &to, port)?.args(more))
 }
 
-/// What a client said at its end.
+/// Parses a client's report.
 ///
 /// # Errors
 /// It is an error.

@@ -1,11 +1,11 @@
-//! End-to-end tests: unmodified programs in a lab, their bytes compared, and the daemons' counters asked whether it
-//! was the fabric that carried them.
+//! End-to-end tests: unmodified programs in a lab. Tests compare the bytes, and ask the daemons' counters whether the
+//! fabric carried them.
 //!
 //! * [`rig`]: a lab for one test, programs in its hosts, and what the daemons counted.
-//! * [`program`]: a program that runs: its output, its end, and that it does end.
-//! * [`reach`]: whom a host reaches, and over how many cables.
-//! * [`payload`]: bytes to send, and whether they came.
-//! * [`package`]: programs that may not be installed: a test says so loudly, and in continuous integration fails.
+//! * [`program`]: a running program: its output, its end, and that it does end.
+//! * [`reach`]: which hosts a host reaches, and over how many cables.
+//! * [`payload`]: bytes to send, and whether they arrived.
+//! * [`package`]: programs that may not be installed: a test is skipped with a line then, and fails in continuous integration.
 //! * [`honest`], [`attacks`]: users who must notice nothing, and programs that do harm.
 //! * [`soak`]: transfers round a ring, compared, while everything is cut and killed.
 //! * [`apps`]: the programs that measurements start too, in a lab.
@@ -43,14 +43,14 @@ pub mod uvloop;
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long a server may take to listen, or a daemon to say what is expected.
+/// How long a server may take to listen, or a daemon to reach an expected state.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a client may take for all of its work.
 pub const WORK: Duration = Duration::from_secs(60);
 /// Pause between two looks at something that has no event to wait for.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Seed of what a test does at random: `CROSSLANE_SEED`, or one that is never the same. It is printed.
+/// Seed of a test's random choices: `CROSSLANE_SEED`, or a new one each time. It is printed.
 pub fn seed() -> u64 {
     let given = std::env::var("CROSSLANE_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or_else(|| {
@@ -61,7 +61,7 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// Looks until `holds` gives something; the error says `what` did not come, and what `holds` saw last.
+/// Polls until `holds` gives something; the error says that `what` did not come, and what `holds` saw last.
 ///
 /// # Errors
 /// Nothing came within `patience`.

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 const MODULES: [&str; 3] =
     ["/usr/lib/x86_64-linux-gnu/ganesha", "/usr/lib/aarch64-linux-gnu/ganesha", "/usr/lib64/ganesha"];
 
-/// A shell's script: the folder that is its name gets a file system in memory, if that can be had, and the shell becomes its
-/// arguments. Not every file system can be exported: a container's overlay has no handles for its files.
+/// A shell script: mounts a file system in memory on the folder `$0`, if possible, and executes its arguments. Not
+/// every file system can be exported: a container's overlay has no handles for its files.
 const IN_MEMORY: &str = r#"mount -t tmpfs none "$0" 2>/dev/null; exec "$@""#;
 /// What the server logs if it cannot export the folder; it runs on.
 const NOT_EXPORTED: &str = "Lookup failed on path";
@@ -22,7 +22,7 @@ const NOT_EXPORTED: &str = "Lookup failed on path";
 pub struct Nfs {
     /// The server.
     pub server: Program,
-    /// The exported folder, by the server's eyes: nobody else sees what is mounted there, so nothing of it is left behind.
+    /// The exported folder, seen from the server's mount namespace: nobody else sees the mount, so nothing is left behind.
     pub folder: PathBuf,
     copy: PathBuf,
     address: String,

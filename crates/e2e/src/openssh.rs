@@ -15,7 +15,7 @@ const COPY: Duration = Duration::from_secs(120);
 /// How a program is started in a host.
 type By = fn(&Rig, &str, PathBuf) -> Result<Command>;
 
-/// A server, and what a client needs to get in.
+/// A server, and the keys and options of its client.
 #[derive(Debug)]
 pub struct Sshd {
     /// The server.
@@ -47,7 +47,7 @@ impl Sshd {
         Self::start_by(Rig::command, rig, host, port)
     }
 
-    /// As [`Self::start`]; the server meets only the kernel.
+    /// As [`Self::start`], without acceleration.
     ///
     /// # Errors
     /// It does not listen.

@@ -1,4 +1,4 @@
-//! Programs that make system calls by themselves: a server with liburing, and Bun.
+//! Programs that make their own system calls: a server with liburing, and Bun.
 
 use crate::program::run;
 use crate::rig::Rig;
@@ -25,7 +25,7 @@ pub fn echo(rig: &Rig) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Bun: what is installed, or what npm brings; `None`, with a line, if neither is there.
+/// Bun, installed or downloaded by npm; `None`, with a line, if neither is there.
 ///
 /// # Errors
 /// npm brought something else.

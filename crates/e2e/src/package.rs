@@ -16,7 +16,7 @@ pub fn find(program: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-/// Path of a program that a test needs; `None` after a loud line, and in continuous integration (`CI=true`) a panic.
+/// Path of a program that a test needs; if it is missing, prints a line and returns `None`, or panics in continuous integration (`CI=true`).
 pub fn need(program: &str) -> Option<PathBuf> {
     let found = find(program);
     if found.is_none() {
@@ -25,7 +25,7 @@ pub fn need(program: &str) -> Option<PathBuf> {
     found
 }
 
-/// As [`need`], for a program that not every distribution has: missing, it is never a failure.
+/// As [`need`], for a program that not every distribution has: it never fails.
 pub fn want(program: &str, why: &str) -> Option<PathBuf> {
     let found = find(program);
     if found.is_none() {
@@ -43,7 +43,7 @@ pub fn skip(why: &str) {
     assert!(env::var("CI").map_or(true, |ci| ci != "true"), "nothing may be skipped with CI=true: {why}");
 }
 
-/// Debian's Python rather than one that a version chooser puts in front: its binary is no shell script.
+/// Debian's Python rather than one of a version manager: its binary is no shell script.
 pub fn python() -> Option<PathBuf> {
     let debian = Path::new("/usr/bin/python3");
     if debian.is_file() { Some(debian.to_owned()) } else { need("python3") }

@@ -1,4 +1,4 @@
-//! Bytes to send, and whether they came.
+//! Bytes to send, and whether they arrived.
 
 use anyhow::{Context, Result, ensure};
 use std::fs::File;
@@ -65,7 +65,7 @@ pub fn same(one: &Path, other: &Path) -> Result<u64> {
     }
 }
 
-/// Checks that `got` is what was sent.
+/// Checks that `got` equals the bytes sent.
 ///
 /// # Errors
 /// It is not, and from where on.
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_compared_to_the_last_byte() {
+    fn payload_files_are_compared_to_the_last_byte() {
         let folder = tempfile::tempdir().unwrap();
         let (one, other) = (folder.path().join("1"), folder.path().join("2"));
         file(&one, 7, 3_000_001).unwrap();
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_repeatable_and_compared() {
+    fn payload_bytes_are_repeatable_and_compared() {
         assert_eq!(bytes(1, 100), bytes(1, 100));
         assert_ne!(bytes(1, 100), bytes(2, 100));
         assert!(equal(&[1, 2, 3], &[1, 2]).is_err());

@@ -1,4 +1,4 @@
-//! A program that runs: its output, its end, and that it does end.
+//! A running program: its output, its end, and that it does end.
 
 use crate::{PATIENCE, wait_for};
 use anyhow::{Context, Result, bail, ensure};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// How long a program may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// A running program, in a process group of its own. Dropped, it and its group are ended.
+/// A running program, in a process group of its own. A drop ends it and its group.
 #[derive(Debug)]
 pub struct Program {
     child: Child,
@@ -97,8 +97,8 @@ impl Program {
         String::from_utf8_lossy(&contents(&self.errors)).into_owned()
     }
 
-    /// Waits until one of its network namespace listens on TCP port `port`, and, of an accelerated program, until its
-    /// daemon knows: for a moment the kernel takes connections already that go by TCP.
+    /// Waits until a process of its network namespace listens on TCP port `port` and, if it is accelerated, until its
+    /// daemon knows the listener: for a moment the kernel accepts connections that go by TCP.
     ///
     /// # Errors
     /// It ended, or does not listen in time.
@@ -116,7 +116,7 @@ impl Program {
         )
     }
 
-    /// Waits until one of its network namespace listens on TCP port `port`, for the kernel's TCP at least.
+    /// Waits until a process of its network namespace listens on TCP port `port`, for the kernel's TCP at least.
     ///
     /// # Errors
     /// It ended, or does not listen in time.
@@ -132,7 +132,7 @@ impl Program {
         Ok(())
     }
 
-    /// Waits until what it printed holds `words`.
+    /// Waits until its output contains `words`.
     ///
     /// # Errors
     /// It ended without, or does not print them in time.
@@ -140,7 +140,7 @@ impl Program {
         let said =
             |it: &Self| String::from_utf8_lossy(&it.output()).contains(words) || it.errors().contains(words);
         let what = format!("{} says `{words}`", self.name);
-        let heard = wait_for(&what, PATIENCE, || {
+        let printed = wait_for(&what, PATIENCE, || {
             let over = self.is_over();
             match said(self) {
                 true => Ok(true),
@@ -148,7 +148,7 @@ impl Program {
                 false => Err(self.tail()),
             }
         })?;
-        ensure!(heard, "{} has ended without `{words}`: {}", self.name, self.tail());
+        ensure!(printed, "{} has ended without `{words}`: {}", self.name, self.tail());
         Ok(())
     }
 
@@ -226,21 +226,21 @@ impl Program {
             let timeout = Timespec::try_from(GRACE).ok();
             let _ = poll(&mut [PollFd::new(&self.handle, PollFlags::IN)], timeout.as_ref());
         }
-        // Before the program is reaped: its id names the group for as long.
+        // Before the program is reaped: until then its id names the group.
         if self.ended.is_none() {
             let _ = kill_process_group(group, Signal::KILL);
             self.ended = self.child.wait().ok();
         }
     }
 
-    /// The ends of what it printed.
+    /// The ends of its outputs.
     pub fn tail(&self) -> String {
         let last = |text: &str| text.get(text.len().saturating_sub(1500)..).unwrap_or("..").to_owned();
         let output = String::from_utf8_lossy(&self.output()).into_owned();
         format!("\n[stderr] {}\n[stdout] {}\n", last(&self.errors()), last(&output))
     }
 
-    /// Where its threads are, for people who look at a failure.
+    /// The stacks of its threads, for reports of failures.
     fn whereabouts(&self) -> String {
         let mut text = String::new();
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten().flatten();
@@ -346,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_heard_and_ends() {
+    fn program_output_is_read_and_it_ends() {
         let mut command = Command::new("sh");
         let printed = Program::start_with(command.args(["-c", "cat; echo e >&2"]), b"in").unwrap();
         let printed = printed.finish(GRACE).unwrap();
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_ends_with_its_program() {
+    fn program_end_ends_its_process_group() {
         let mut program =
             Program::start(Command::new("sh").args(["-c", "sleep 60 & echo $!; wait"])).unwrap();
         program.says("\n").unwrap();

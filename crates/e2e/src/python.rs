@@ -30,16 +30,16 @@ pub enum Script {
     Crowd,
     /// Short connections to ports in a row: `server ADDRESS PORT COUNT`, `client ADDRESS PORT COUNT ROUNDS BYTES`.
     Short,
-    /// Connections in a loop: `server ADDRESS PORT`, `client ADDRESS PORT TIMES`; both tell their descriptors.
+    /// Connections in a loop: `server ADDRESS PORT`, `client ADDRESS PORT TIMES`; both print their descriptors.
     Loop,
-    /// Traffic without end, to see faults: `server ADDRESS PORT`, `client ADDRESS PORT`; tells how it ended.
+    /// Traffic without end, to see faults: `server ADDRESS PORT`, `client ADDRESS PORT`; prints how it ended.
     Endless,
     /// One way in sends that the far program may fetch: `server ADDRESS PORT`, `client ADDRESS PORT asked|told FILE`; both
     /// tell what was moved, and how it ended.
     Announced,
-    /// Those who sleep, each in another call: `server ADDRESS PORT`, `client ADDRESS PORT`; tells how each sleep ended.
+    /// Sleepers, each in another call: `server ADDRESS PORT`, `client ADDRESS PORT`; prints how each sleep ended.
     Sleepers,
-    /// Connections that must not wait, to a server of [`Script::Echo`]: `ADDRESS PORT TIMES`.
+    /// Nonblocking connects to a server of [`Script::Echo`]: `ADDRESS PORT TIMES`.
     Hurry,
     /// A server that accepts at SIGUSR1: `server ADDRESS PORT`, `client ADDRESS PORT`.
     Late,

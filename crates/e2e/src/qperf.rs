@@ -18,9 +18,9 @@ pub fn server(rig: &Rig, host: &str, qperf: &Path, port: u16) -> Result<Program>
     Ok(server)
 }
 
-/// What a client tells: bandwidth (bytes a second) and latency (ns), as far as the tests have them.
+/// A client's results: bandwidth (bytes a second) and latency (ns), as far as the tests have them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Told {
+pub struct Results {
     /// `bw`, bytes a second.
     pub bandwidth: f64,
     /// `latency`, ns.
@@ -31,7 +31,7 @@ pub struct Told {
 ///
 /// # Errors
 /// It fails, or tells nothing that can be read.
-pub fn client(rig: &Rig, host: &str, qperf: &Path, to: &str, port: u16, tests: &[&str]) -> Result<Told> {
+pub fn client(rig: &Rig, host: &str, qperf: &Path, to: &str, port: u16, tests: &[&str]) -> Result<Results> {
     let mut command = rig.command(host, qperf)?;
     // Numbers in plain units, all digits.
     command.args(["-lp", &port.to_string(), "-t", "1", "-uu", to]).args(tests);
@@ -39,19 +39,19 @@ pub fn client(rig: &Rig, host: &str, qperf: &Path, to: &str, port: u16, tests: &
     read(&text).with_context(|| format!("qperf's figures: {text}"))
 }
 
-fn read(text: &str) -> Option<Told> {
-    let mut told = Told::default();
+fn read(text: &str) -> Option<Results> {
+    let mut results = Results::default();
     for line in text.lines() {
         let mut words = line.split_whitespace();
         let (name, value) = (words.next(), words.nth(1));
         let number = || value.map(|value| value.replace(',', "")).and_then(|value| value.parse().ok());
         match name {
-            Some("bw") => told.bandwidth = number()?,
-            Some("latency") => told.latency = number()?,
+            Some("bw") => results.bandwidth = number()?,
+            Some("latency") => results.latency = number()?,
             _ => {}
         }
     }
-    Some(told)
+    Some(results)
 }
 
 #[cfg(test)]
@@ -59,9 +59,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_read() {
+    fn qperf_figures_are_parsed() {
         let text = "sdp_bw:\n    bw  =  56,400,000,000 bytes/sec\nsdp_lat:\n    latency  =  172 ns\n";
-        assert_eq!(read(text), Some(Told { bandwidth: 56.4e9, latency: 172.0 }));
+        assert_eq!(read(text), Some(Results { bandwidth: 56.4e9, latency: 172.0 }));
         assert_eq!(read("sdp_bw:\n    bw  =  much\n"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! One end of a stream by hand: a circuit got in order, in which a test then writes whatever it likes.
+//! One end of a stream by hand: a circuit that is set up in order, into which a test then writes anything.
 
 use anyhow::{Result, anyhow, bail, ensure};
 use crosslane_client::session::{Session, socket_path};
@@ -48,8 +48,8 @@ impl Program {
         }
     }
 
-    /// Asks for a circuit and greets the far end. The handshake must be there before the SYN: who accepts takes an end that
-    /// is not attached for one that went back to TCP.
+    /// Asks for a circuit and greets the far end. The handshake must be there before the SYN: the accepting side takes
+    /// an end that is not attached for one that went back to TCP.
     ///
     /// # Errors
     /// There is no circuit.
@@ -57,7 +57,7 @@ impl Program {
         self.try_announce(remote)?.map_err(|why| anyhow!("no circuit: {why:?}"))
     }
 
-    /// The same; why there is no circuit.
+    /// The same; returns why there is no circuit.
     ///
     /// # Errors
     /// There is no socket, or the daemon does not answer as it should.
@@ -68,7 +68,7 @@ impl Program {
         self.announce_by(socket, remote)
     }
 
-    /// The same by a socket that is bound already; why there is no circuit.
+    /// The same with a bound socket; returns why there is no circuit.
     ///
     /// # Errors
     /// The daemon does not answer as it should.
@@ -103,7 +103,7 @@ impl End<'_> {
         Ok(self.socket)
     }
 
-    /// Connects what was announced.
+    /// Connects the announced connection.
     ///
     /// # Errors
     /// Those of `connect`.
@@ -134,7 +134,7 @@ impl End<'_> {
         segment.store_u64(at, mark(self.grant.segments.tx_key, position));
     }
 
-    /// Has the far side rung if it sleeps already, which on a busy machine it does: who is not rung does not look.
+    /// Rings the far side if it sleeps already, as it does on a busy machine: a sleeper that is not rung does not look.
     ///
     /// # Errors
     /// The daemon is gone.

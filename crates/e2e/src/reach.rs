@@ -1,4 +1,4 @@
-//! Whom a host of the lab reaches, and over how many cables.
+//! Which hosts a host of the lab reaches, and over how many cables.
 
 use crate::PATIENCE;
 use crate::program::run;

@@ -26,7 +26,7 @@ pub struct Rig {
     malloc: Cell<bool>,
 }
 
-/// What the daemon of one host has counted, and what it holds.
+/// Counters and holdings of one host's daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Payload that programs sent by streams, bytes.
@@ -49,12 +49,12 @@ pub struct Account {
     pub sessions: u64,
 }
 
-/// Delays of stores, us, as `10` or `0-1000`: all cables are posted ones then, if a test has not chosen.
+/// Delays of stores, us, as `10` or `0-1000`: then all cables are posted ones, unless a test has chosen.
 const DELAY: &str = "CROSSLANE_E2E_DELAY_US";
 /// Inbound memory of each port, as the daemon's `window`.
 const WINDOW: &str = "CROSSLANE_E2E_WINDOW";
 
-/// The same lab with cables as the environment wants them: so that one suite runs on each kind.
+/// The same lab with cables as the environment chooses, so that one suite runs on each kind.
 fn cabled(mut options: Options) -> Result<Options> {
     if let Ok(delay) = std::env::var(DELAY)
         && options.cable_kind == CableKind::Soft
@@ -64,7 +64,7 @@ fn cabled(mut options: Options) -> Result<Options> {
         let delay_us = Some(bounds.with_context(|| format!("{DELAY}: `{delay}` is no number or range"))?);
         options.cable_kind = CableKind::Posted(Posted { delay_us, seed: Some(1), ..Posted::default() });
     }
-    // A test that is about another window keeps it.
+    // A test about another window keeps it.
     if let Ok(window) = std::env::var(WINDOW)
         && options.window == Options::named("").window
     {
@@ -73,7 +73,7 @@ fn cabled(mut options: Options) -> Result<Options> {
     Ok(options)
 }
 
-/// Whether cables are posted ones by the environment's wish: what daemons say to each other takes milliseconds then.
+/// Whether the environment makes all cables posted ones: messages between daemons take milliseconds then.
 pub fn has_delays() -> bool {
     std::env::var_os(DELAY).is_some()
 }
@@ -96,8 +96,8 @@ impl Rig {
         Self::up_with_room(Options { hosts: 2, topology: Topology::Pair, ..Options::scratch("e2e") })
     }
 
-    /// As [`Self::up`], for dozens of streams at once: a window of 4 MB, as the environment may want, has room for 43 with short
-    /// rings, of which a neighbour may take half.
+    /// As [`Self::up`], for dozens of streams at once: a window of 4 MB, which the environment may choose, has room for
+    /// 43 with short rings, of which a neighbour may take half.
     ///
     /// # Errors
     /// The lab does not come up.
@@ -109,7 +109,7 @@ impl Rig {
         Self::up_as(&options)
     }
 
-    /// Whether stores are under way for a while on the cables: then both programs cannot map each other's memory.
+    /// Whether stores over the cables are delayed: then the two programs cannot map each other's memory.
     ///
     /// # Errors
     /// The daemon does not answer.
@@ -187,7 +187,7 @@ impl Rig {
         self.malloc.set(true);
     }
 
-    /// A program in a host that meets only the kernel.
+    /// A program in a host without acceleration.
     ///
     /// # Errors
     /// There is no such host.
@@ -231,7 +231,7 @@ impl Rig {
         Ok(self.lab.address(host)?)
     }
 
-    /// What a host's daemon has counted so far.
+    /// The counters of a host's daemon.
     ///
     /// # Errors
     /// The daemon does not answer.
@@ -239,7 +239,7 @@ impl Rig {
         Ok(Account::of(&self.lab.status(host)?))
     }
 
-    /// Waits until a host holds no more and no less than when its account was `before`: streams, segments, sessions.
+    /// Waits until a host holds exactly as much as when its account was `before`: streams, segments, sessions.
     ///
     /// # Errors
     /// Something is left.
@@ -251,7 +251,7 @@ impl Rig {
         })
     }
 
-    /// Begins to measure what `hosts` carry.
+    /// Begins to measure the traffic of `hosts`.
     ///
     /// # Errors
     /// A daemon does not answer.
@@ -273,7 +273,7 @@ impl Rig {
         Ok(payer.map(|payer| payer.holds).unwrap_or_default())
     }
 
-    /// What a host's daemon says of itself and has logged, for people who look at a failure.
+    /// A host's status and its daemon's log, for reports of failures.
     pub fn story(&self, host: &str) -> String {
         let status =
             self.lab.status(host).map_or_else(|error| error.to_string(), |status| status.to_string());
@@ -307,7 +307,7 @@ impl Account {
     }
 }
 
-/// What hosts had counted at the beginning of something.
+/// The counters of hosts at the beginning of a measurement.
 #[derive(Debug)]
 pub struct Measure<'rig> {
     rig: &'rig Rig,
@@ -345,8 +345,8 @@ impl Measure<'_> {
         })
     }
 
-    /// Checks that, the programs gone, nothing is left: no stream, no session, no segment; and that nobody broke the
-    /// protocol.
+    /// Checks that nothing is left once the programs are gone (no stream, session or segment), and that nobody broke
+    /// the protocol.
     ///
     /// # Errors
     /// Something is left.
@@ -392,7 +392,7 @@ pub fn privileges(user: &str) -> Result<[String; 3]> {
     Ok([format!("--reuid={}", number()?), format!("--regid={}", number()?), "--clear-groups".to_owned()])
 }
 
-/// Lets every user into a folder.
+/// Makes a folder accessible to every user.
 ///
 /// # Errors
 /// The mode cannot be set.

@@ -1,9 +1,9 @@
 //! The soak: four flows round a ring of four hosts whose bytes are all compared, while cables are cut and mended and
 //! programs and daemons killed, at moments that follow from a seed.
 //!
-//! A transfer may break off only if one of its ends was killed, the daemon of one of its hosts was, or the network was torn
-//! apart between them; it may end early in silence only if its sender was killed; no byte may ever be wrong. The daemons
-//! of the first two hosts are never killed: while nothing goes on they must hold no more descriptors, shared or resident
+//! A transfer may break off only if one of its ends or the daemon of one of its hosts was killed, or the network was
+//! torn apart between them. It may end early without an error only if its sender was killed. No byte may ever be wrong.
+//! The daemons of the first two hosts are never killed: at rest they must hold no more descriptors, shared or resident
 //! memory at the end than after the warm-up.
 
 mod dice;
@@ -42,18 +42,18 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Time between two lines of progress.
 const SAY: Duration = Duration::from_secs(10);
 
-/// What to do.
+/// The options.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// How long.
     pub time: Duration,
-    /// What follows from it: faults, lengths, bytes.
+    /// Seed of faults, lengths and bytes.
     pub seed: u64,
-    /// Set by whoever wants an early end.
+    /// Set by a caller that wants an early end.
     pub stop: Arc<AtomicBool>,
 }
 
-/// What was done and seen.
+/// The result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The seed.
@@ -64,7 +64,7 @@ pub struct Report {
     pub tally: Tally,
     /// Cables cut, mended, programs killed, daemons killed.
     pub faults: Faults,
-    /// What the daemons that were never killed held after the warm-up, and at the end.
+    /// Holdings of the daemons that were never killed, after the warm-up and at the end.
     pub held: Vec<(String, Holding, Holding)>,
 }
 
@@ -132,7 +132,7 @@ impl Soak {
         })
     }
 
-    /// A warm-up of a tenth, the rest, and what the immortal daemons held after each.
+    /// A warm-up of a tenth, then the rest; returns the holdings of the immortal daemons after each.
     fn whole(&mut self, plan: &Plan) -> Result<Vec<(String, Holding, Holding)>> {
         let end = self.begun + plan.time;
         self.torment(self.begun + plan.time / 10, &plan.stop)?;
@@ -164,7 +164,7 @@ impl Soak {
         Ok(())
     }
 
-    /// One look at everything; whether a transfer is under way.
+    /// One look at everything; returns whether a transfer is under way.
     fn step(&mut self, more: bool) -> Result<bool> {
         self.raise_the_dead(Instant::now())?;
         self.network.note();
@@ -176,8 +176,8 @@ impl Soak {
         Ok(busy)
     }
 
-    /// Mends everything, lets transfers come to their ends, and waits until nothing is left of them; what the immortal
-    /// daemons hold then.
+    /// Mends everything, lets transfers end, and waits until nothing is left of them; returns the holdings of the
+    /// immortal daemons then.
     fn rest(&mut self) -> Result<Vec<Holding>> {
         for cable in self.network.cables(false) {
             self.set_cable(cable, true)?;

@@ -18,7 +18,7 @@ pub fn server(rig: &Rig, host: &str, sockperf: &Path, address: &str, port: u16) 
     Ok(server)
 }
 
-/// Replies that show that it works.
+/// Replies that prove that it works.
 const ENOUGH: u64 = 100;
 
 /// Runs a ping-pong of `size` bytes for a second, every byte checked, and returns how many replies came. `more` are
@@ -55,7 +55,7 @@ fn ping_pong_for(
 ) -> Result<u64> {
     let mut command = rig.command(host, sockperf)?;
     command.args(["ping-pong", "--tcp", "-i", to.0, "-p", &to.1.to_string()]);
-    // It keeps a record of each message and takes 600,000 a second for the most unless told otherwise.
+    // It keeps a record of each message, and assumes at most 600,000 a second by default.
     command.args(["--mps", "3000000", "-m", &size.to_string(), "--data-integrity"]).args(more);
     let text = run(&mut command, WORK)?.text();
     anyhow::ensure!(!text.contains("data integrity test failed"), "sockperf: {text}");
@@ -71,7 +71,7 @@ fn replies(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_summary_is_read() {
+    fn sockperf_summary_is_parsed() {
         let line = "sockperf: [Total Run] RunTime=1.000 sec; Warm up time=400 msec; SentMessages=73361; ReceivedMessages=73360";
         assert_eq!(super::replies(line), Some(73360));
         assert_eq!(super::replies(""), None);

@@ -1,5 +1,5 @@
-//! What `send` and `recv` of an unmodified program do before their bytes are copied, counted by single steps: function frames, branches,
-//! cache lines of shared memory. x86-64.
+//! Counts by single steps what `send` and `recv` of an unmodified program do before their bytes are copied: function
+//! frames, branches, cache lines of shared memory. x86-64.
 //!
 //! ```text
 //!   tracer                          program (its own child, under the library)
@@ -50,7 +50,7 @@ pub enum Call {
 pub const CASES: [(Call, usize); 4] =
     [(Call::Send, 64), (Call::Recv, 64), (Call::Send, 4096), (Call::Recv, 4096)];
 
-/// What a call did before its bytes were touched.
+/// The work of a call before its bytes were touched.
 #[derive(Clone, Debug, Serialize)]
 pub struct Count {
     /// Which.
@@ -117,7 +117,7 @@ fn stop() -> Result<()> {
     Ok(rustix::process::kill_process(rustix::process::getpid(), Signal::TRAP)?)
 }
 
-/// Counts what a program does that runs as [`run_program`].
+/// Counts the work of a program that runs [`run_program`].
 ///
 /// # Errors
 /// It does not, or has no stream.
@@ -134,7 +134,7 @@ struct Tracer {
     memory: File,
 }
 
-/// Where things are in the program's memory.
+/// The layout of the program's memory.
 struct Map {
     library: Vec<Range<u64>>,
     shared: Vec<Range<u64>>,
@@ -166,7 +166,7 @@ impl Map {
 }
 
 impl Map {
-    /// Where in which file an address of code is.
+    /// File and offset of an address of code.
     fn place(&self, address: u64) -> String {
         let found = self.code.iter().find(|(range, ..)| range.contains(&address));
         let Some((range, offset, file)) = found else { return format!("{address:#x}") };
@@ -262,7 +262,7 @@ impl Tracer {
     }
 }
 
-/// The way to the copy, as far as it was gone.
+/// The work so far on the way to the copy.
 struct Way<'map> {
     map: &'map Map,
     buffer: Range<u64>,
@@ -293,7 +293,7 @@ impl<'map> Way<'map> {
         Self { map, buffer, info: InstructionInfoFactory::new(), count, shared, all }
     }
 
-    /// Counts what the next instruction will do; `true` if it is the copy.
+    /// Counts what the next instruction will do; `true` if that is the copy.
     fn note(&mut self, instruction: &Instruction, registers: &libc::user_regs_struct) -> bool {
         let touched: Vec<(u64, u64)> = self
             .info
@@ -343,7 +343,7 @@ impl<'map> Way<'map> {
     }
 }
 
-/// Whether other processors are waited for.
+/// Whether the instruction synchronizes with other processors.
 fn is_locked(instruction: &Instruction) -> bool {
     let exchanges = matches!(
         instruction.code(),

@@ -1,4 +1,4 @@
-//! uvloop's own tests, of the release that Debian has.
+//! uvloop's own tests, of the release in Debian.
 
 use crate::program::{Program, run};
 use crate::rig::Rig;
@@ -16,7 +16,7 @@ const SOURCE: &str =
 /// Its archive.
 const ARCHIVE: &str = "uvloop-0.17.0.tar.gz";
 
-/// The folder of the tests; `None`, with a line, if the package index does not give them out.
+/// The folder of the tests; `None`, with a line, if the package index does not serve them.
 ///
 /// # Errors
 /// What came is no archive.
@@ -54,7 +54,7 @@ pub fn start(rig: &Rig, host: &str, tests: &std::path::Path, module: &str, patte
     Program::start(command.arg(format!("tests.{module}")))
 }
 
-/// Waits for their end; how many were run.
+/// Waits for their end; returns how many ran.
 ///
 /// # Errors
 /// One fails, or they take longer than `patience`.

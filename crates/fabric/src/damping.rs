@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_loss_is_forgiven_and_a_row_of_them_is_not() {
+    fn damping_forgives_the_first_loss_and_not_a_row_of_them() {
         let mut damping = Damping::default();
         let mut holds = Vec::new();
         for loss in 1..9 {

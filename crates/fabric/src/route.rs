@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_has_two_ways_to_every_host() {
+    fn route_ring_has_two_ways_to_every_host() {
         let graph = graph(&[(1, &[2, 4]), (2, &[1, 3]), (3, &[2, 4]), (4, &[3, 1])]);
         let ports = [(PortId(0), HostId(2)), (PortId(1), HostId(4))];
         let ways = Ways::new(HostId(1), ports, &graph);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_names_the_hosts_behind_the_neighbour() {
+    fn route_path_names_the_hosts_behind_the_neighbour() {
         let graph = graph(&[(1, &[2, 4]), (2, &[1, 3]), (3, &[2, 4]), (4, &[3, 1])]);
         let path = |neighbour, to| path(HostId(1), HostId(neighbour), HostId(to), &graph);
         assert_eq!(path(2, 2), Some(vec![]));
@@ -215,13 +215,13 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_only_one_host_declares_is_none() {
+    fn route_ignores_a_link_that_one_host_alone_declares() {
         let graph = graph(&[(1, &[2]), (2, &[1, 3]), (3, &[])]);
         assert_eq!(Ways::new(HostId(1), [(PortId(0), HostId(2))], &graph).hosts(), [HostId(2)]);
     }
 
     #[test]
-    fn a_host_farther_than_a_circuit_can_reach_is_not_reached() {
+    fn route_ends_where_a_circuit_cannot_reach() {
         let far = u16::from(MAX_HOPS) + 10;
         let links: Vec<(HostId, Vec<HostId>)> =
             (1..=far).map(|host| (HostId(host), vec![HostId(host - 1), HostId(host + 1)])).collect();

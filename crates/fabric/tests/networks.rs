@@ -120,7 +120,7 @@ impl Cable {
 }
 
 #[test]
-fn pairs_chains_and_rings_converge() {
+fn network_converges_as_pair_chain_and_ring() {
     for hosts in [2, 3, 4, 8, 100] {
         for ring in [false, true] {
             let mut network = Network::new(hosts, ring);
@@ -134,7 +134,7 @@ fn pairs_chains_and_rings_converge() {
 }
 
 #[test]
-fn in_a_ring_every_host_has_both_ways() {
+fn network_ring_gives_every_host_both_ways() {
     let mut network = Network::new(8, true);
     for cable in 0..8 {
         network.set(cable, true);
@@ -147,7 +147,7 @@ fn in_a_ring_every_host_has_both_ways() {
 }
 
 #[test]
-fn a_restarted_host_is_believed_again_whatever_its_clock_says() {
+fn network_believes_a_restarted_host_whatever_its_clock() {
     let mut network = Network::new(4, true);
     for cable in 0..4 {
         network.set(cable, true);
@@ -166,7 +166,7 @@ fn a_restarted_host_is_believed_again_whatever_its_clock_says() {
 }
 
 #[test]
-fn two_hosts_of_one_id_find_out_and_the_flood_ends() {
+fn network_detects_a_duplicate_id_and_the_flood_ends() {
     let mut network = Network::new(4, false);
     network.hosts[3] = Links::new(id(0), 77);
     network.set(0, true);
@@ -183,7 +183,7 @@ proptest! {
 
     /// Cables go up and down while records are under way in any order; once at rest, all know the truth.
     #[test]
-    fn any_order_of_events_converges(
+    fn network_converges_in_any_order_of_events(
         hosts in prop_oneof![Just(2_usize), Just(3), Just(4), Just(8)],
         ring: bool,
         events in prop::collection::vec((any::<u8>(), any::<u8>(), 0_u8..6), 0..200),
@@ -203,7 +203,7 @@ proptest! {
 
     /// Whatever a neighbour sends, nothing panics, and tables stay bounded.
     #[test]
-    fn hostile_records_do_no_harm(
+    fn network_survives_hostile_records(
         records in prop::collection::vec(
             (any::<u16>(), any::<u64>(), any::<u64>(), prop::collection::vec(any::<u16>(), 0..20), any::<bool>()),
             0..100),

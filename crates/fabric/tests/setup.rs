@@ -66,7 +66,7 @@ impl Pair {
 }
 
 #[test]
-fn both_sides_agree() {
+fn setup_both_sides_agree() {
     let mut pair = Pair::new(1, 2);
     pair.up(0);
     pair.up(1);
@@ -76,7 +76,7 @@ fn both_sides_agree() {
 }
 
 #[test]
-fn a_restarted_peer_raises_the_epoch_with_stale_scratchpads_and_no_link_event() {
+fn epoch_rises_on_peer_restart_with_stale_scratchpads_and_no_link_event() {
     let mut pair = Pair::new(1, 2);
     pair.up(0);
     pair.up(1);
@@ -88,7 +88,7 @@ fn a_restarted_peer_raises_the_epoch_with_stale_scratchpads_and_no_link_event() 
 }
 
 #[test]
-fn link_loss_on_both_sides_and_back() {
+fn link_loss_on_both_sides_and_recovery() {
     let mut pair = Pair::new(1, 2);
     for round in 1..5 {
         pair.up(1);
@@ -101,7 +101,7 @@ fn link_loss_on_both_sides_and_back() {
 }
 
 #[test]
-fn a_side_that_withdraws_takes_the_other_down_and_comes_back() {
+fn setup_withdrawn_takes_the_other_side_down_and_recovers() {
     let mut pair = Pair::new(1, 2);
     pair.up(0);
     pair.up(1);
@@ -113,7 +113,7 @@ fn a_side_that_withdraws_takes_the_other_down_and_comes_back() {
 }
 
 #[test]
-fn two_hosts_of_one_id_refuse_each_other() {
+fn setup_refuses_a_duplicate_id() {
     let mut pair = Pair::new(3, 3);
     pair.up(0);
     pair.up(1);
@@ -123,7 +123,7 @@ fn two_hosts_of_one_id_refuse_each_other() {
 }
 
 #[test]
-fn another_version_is_refused_until_the_peer_begins_anew() {
+fn setup_refuses_another_version_until_the_peer_begins_anew() {
     let mut side = CableSetup::new(HostId(1), 4096, Epoch(0));
     side.handle_link_up([0; WORDS], 5);
     let good =
@@ -135,7 +135,7 @@ fn another_version_is_refused_until_the_peer_begins_anew() {
 }
 
 #[test]
-fn no_epoch_counts_twice_however_large_the_peers_are() {
+fn epoch_never_counts_twice_however_large_the_peers() {
     let mut side = CableSetup::new(HostId(1), 4096, Epoch(0));
     let mut epochs = Vec::new();
     for (key, epoch) in [(5, u32::MAX), (6, u32::MAX - 1), (7, 1), (8, 1)] {
@@ -153,7 +153,7 @@ fn no_epoch_counts_twice_however_large_the_peers_are() {
 }
 
 #[test]
-fn rubbish_is_refused() {
+fn setup_refuses_rubbish() {
     let mut side = CableSetup::new(HostId(1), 4096, Epoch(0));
     side.handle_link_up([0; WORDS], 5);
     for words in [[u32::MAX; WORDS], [MAGIC, 1, 70_000, 1, 1, 0, 0, 0], [MAGIC, 1, 2, 0, 0, 0, 0, 1]] {

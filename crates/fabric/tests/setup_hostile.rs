@@ -141,7 +141,7 @@ impl Victim {
 }
 
 #[test]
-fn any_words_in_the_scratchpads() {
+fn scratchpads_hostile_words_do_no_harm() {
     bolero::check!().with_type::<Vec<Step>>().for_each(|steps| {
         let mut victim = Victim::new();
         for step in steps {

@@ -7,7 +7,7 @@ use crate::state::State;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// What the keeper is told.
+/// The values that the keeper passes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) options: Options,
@@ -64,7 +64,7 @@ pub(crate) fn text(options: &Options, folder: &Path, id: u8, state: &State) -> R
         cable: folder.join(format!("c{}.sock", cable.number)).display().to_string(),
         side: if cable.a == id { "a" } else { "b" },
         window: &options.window,
-        // One end is enough, and the other shall notice by itself.
+        // One end is enough; the other is to notice by itself.
         cut: cable.a == id && state.cut.contains(&cable.number),
     };
     let daemon = Daemon {
@@ -82,7 +82,7 @@ pub(crate) fn text(options: &Options, folder: &Path, id: u8, state: &State) -> R
     toml::to_string(&daemon).map_err(|e| LabError::io("write a configuration")(std::io::Error::other(e)))
 }
 
-/// What the port of host `id` says of its stores: a seed of its own for each end of each cable.
+/// The delay options of a port of host `id`: each end of each cable has a seed of its own.
 fn posted(options: &Options, cable: &Cable, id: u8) -> Posted {
     let CableKind::Posted(posted) = options.cable_kind else { return Posted::default() };
     let end = 2 * u32::from(cable.number) + u32::from(cable.a == id);
@@ -95,7 +95,7 @@ mod tests {
     use crate::plan::{Topology, cables};
 
     #[test]
-    fn a_host_of_a_ring_has_a_right_and_a_left_port() {
+    fn config_ring_host_has_a_right_and_a_left_port() {
         let mut options = Options {
             window: "1G".into(),
             spin_us: Some(0),
@@ -125,7 +125,7 @@ mod tests {
         assert_ne!(one["seed"], other["seed"]);
 
         (options.one_way, options.pump, options.resilience) = (true, true, Some(crate::Resilience::Reset));
-        // Of cable 3 it is the other side: that one switches it off.
+        // Cable 3 reaches it from the other side: that host switches it off.
         state.cut = vec![1, 3];
         let changed = read(&options, &state);
         assert_eq!(changed["one_way"].as_bool(), Some(true));

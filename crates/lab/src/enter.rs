@@ -12,14 +12,14 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// What to become, and where.
+/// Which program to become, and where.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The lab.
     pub state: State,
     /// Name of the host.
     pub host: String,
-    /// Whether the program gets the socket library.
+    /// Whether the program is accelerated by the socket library.
     pub preload: Preload,
     /// The program and its arguments.
     pub command: Vec<OsString>,

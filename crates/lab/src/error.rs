@@ -1,4 +1,4 @@
-//! What can go wrong with a lab, and what to do about it.
+//! The errors of a lab, and what to do about them.
 
 use std::io;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ pub enum LabError {
         /// Names of the first one's neighbours.
         neighbours: String,
     },
-    /// The keeper would not, or could not.
+    /// The keeper refused the request.
     #[error("{0}")]
     Refused(String),
     /// A binary or library of Crosslane's is missing.
@@ -71,7 +71,7 @@ pub enum LabError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// Others could say what a lab runs and ends.
+    /// Other users could choose what a lab runs and ends.
     #[error(
         "{} is not safe for a lab: {why}; remove it, or set XDG_RUNTIME_DIR to a folder that only you can write", .folder.display()
     )]
@@ -81,7 +81,7 @@ pub enum LabError {
         /// What is wrong with it.
         why: String,
     },
-    /// The keeper gave up.
+    /// The keeper could not make the lab.
     #[error("the lab did not come up: {0}")]
     Keeper(String),
     /// The lab was not ready in time.
@@ -105,7 +105,7 @@ pub enum LabError {
     /// A system call or command failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: String,
         /// The kernel's answer.
         source: io::Error,

@@ -18,13 +18,13 @@ const GONE: Duration = Duration::from_secs(10);
 /// Pause between two looks at a link.
 const LOOK_AGAIN: Duration = Duration::from_micros(100);
 
-/// What became of [`Lab::cut`] or [`Lab::mend`].
+/// The outcome of [`Lab::cut`] or [`Lab::mend`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Noticed {
     /// `false`: it was cut (or whole) already.
     pub changed: bool,
-    /// Both ends, in the order that was asked for: the host, and how long after the request its daemon had the link
-    /// down (or up again); `None` if it had not within 10 s, or does not run.
+    /// Both ends, in the order of the request: the host, and how long after the request its daemon had the link down
+    /// (or up again); `None` if that took more than 10 s, or the daemon does not run.
     pub ends: Vec<(String, Option<Duration>)>,
 }
 
@@ -47,7 +47,7 @@ impl Lab {
         self.set_cable(one, other, false)
     }
 
-    /// Pulls the cable between two hosts and plugs it in again at once, and waits for nobody to notice.
+    /// Pulls the cable between two hosts and plugs it in again at once, without waiting for the daemons to notice.
     ///
     /// # Errors
     /// As [`Lab::cut`].
@@ -63,13 +63,13 @@ impl Lab {
         let (ends, cable) = self.cable_between(one, other)?;
         let changed = self.state.cut.contains(&cable.number) != cut;
         if changed {
-            // First what a daemon will find that starts again, then the daemon that runs.
+            // First the configuration for a daemon that restarts, then the running daemon.
             keeper::ask(&self.folder, &Ask::Cable { number: cable.number, cut })?;
             self.refresh()?;
         }
         let begin = Instant::now();
         let puller = self.puller(&cable);
-        // Also if nothing has changed: who asked before us may have been killed in between, or the daemon hung.
+        // Also if nothing has changed: an earlier caller may have been killed in between, or the daemon hung.
         if self.runs(puller) {
             Tool::connect(&puller.control)?.order(&request(&cable, cut))?;
         }
@@ -97,7 +97,7 @@ impl Lab {
         Ok((ends.map(HostState::clone), cable.clone()))
     }
 
-    /// The host whose port switches off the link of `cable`: one end is enough, and the other shall notice by itself.
+    /// The host whose port switches off the link of `cable`: one end is enough, and the other is to notice by itself.
     fn puller(&self, cable: &Cable) -> &HostState {
         &self.state.hosts[usize::from(cable.a) - 1]
     }
@@ -124,7 +124,7 @@ impl Lab {
         self.refresh()?;
         let host = self.state.host(host)?.clone();
         process::kill_members(&[host.inode], |_| true)?;
-        // The keeper, the daemon's parent, has to take note of its end.
+        // The keeper, as the daemon's parent, has to reap it.
         let deadline = Instant::now() + GONE;
         while self.state.host(&host.name)?.daemon.is_some() {
             if Instant::now() >= deadline {
@@ -148,7 +148,7 @@ impl Lab {
     }
 }
 
-/// What the puller of `cable` is asked for.
+/// The request to the host that switches off `cable`.
 fn request(cable: &Cable, cut: bool) -> Request {
     let port = cable.port_name(cable.a).to_owned();
     if cut { Request::Cut { port } } else { Request::Mend { port } }

@@ -19,9 +19,9 @@ const MALLOC: &str = "libcrosslane_malloc.so";
 /// The keeper's control socket.
 pub(crate) const KEEPER: &str = "keeper.sock";
 
-/// The folder of all labs of this user: `/run/crosslane/lab` for root, else `crosslane/lab` in
-/// `$XDG_RUNTIME_DIR` if that is the user's and nobody else can look into it, else `/tmp/crosslane-UID/lab`. Whoever uses it
-/// is refused if others could have made it.
+/// The folder of all labs of this user: `/run/crosslane/lab` for root, else `crosslane/lab` in `$XDG_RUNTIME_DIR` if
+/// only the user has access to that, else `/tmp/crosslane-UID/lab`. Using it is an error if other users could have made
+/// it.
 pub fn default_base() -> PathBuf {
     let uid = rustix::process::geteuid();
     if uid.is_root() {
@@ -141,7 +141,7 @@ impl Folder {
         self.path.join(name)
     }
 
-    /// Checks that nobody else can put files there, or has.
+    /// Checks that other users cannot put files there, and have not.
     ///
     /// # Errors
     /// [`LabError::Untrusted`].
@@ -161,7 +161,7 @@ impl Folder {
         tried == Err(rustix::io::Errno::WOULDBLOCK)
     }
 
-    /// Whether no keeper lives, and none was about to for `beginning`.
+    /// Whether no keeper lives, and none was starting for `beginning`.
     pub(crate) fn is_left_over(&self, beginning: Duration) -> bool {
         let changed = std::fs::metadata(&self.path).and_then(|it| it.modified()).ok();
         let age = changed.and_then(|changed| changed.elapsed().ok());
@@ -213,7 +213,7 @@ impl Folder {
     }
 }
 
-/// Whether `base` is one that [`default_base`] gives some user. Not asked of it: a keeper is root in a user namespace.
+/// Whether [`default_base`] returns `base` for some user. The function itself cannot tell: a keeper is root in a user namespace.
 fn is_own(base: &Path) -> bool {
     let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
     let above = base.parent().and_then(name).unwrap_or_default();
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_lab_takes_the_folders_above_along_and_no_others() {
+    fn folder_of_the_last_lab_takes_its_parents_and_no_others() {
         let root = tempfile::tempdir().expect("folder");
         let base = root.path().join("crosslane/lab");
         let (one, two) = (Folder::new(Some(&base), "one"), Folder::new(Some(&base), "two"));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_tells_a_living_keeper() {
+    fn lock_shows_a_living_keeper() {
         use rustix::fs::{FlockOperation, flock};
         let base = tempfile::tempdir().expect("folder");
         let folder = Folder::new(Some(base.path()), "one");

@@ -32,10 +32,10 @@ pub(crate) const ORDER: &str = "order.json";
 pub(crate) const READY: &str = "ready";
 /// How long processes may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long a daemon may take to end after the signal that was asked for; less than who asks waits for an answer.
+/// How long a daemon may take to end after the requested signal; less than the requester waits for an answer.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Keeps the lab of `folder` until it is told to end; then ends all that runs in it and removes the folder.
+/// Keeps the lab of `folder` until it is asked to end; then ends all that runs in it and removes the folder.
 ///
 /// # Errors
 /// The lab could not be made; what was made is gone again.
@@ -68,7 +68,7 @@ struct Keeper {
 impl Keeper {
     /// Makes the namespaces; nothing runs yet.
     fn start(folder: Folder) -> Result<Self, LabError> {
-        // A session of its own: Ctrl-C of the maker's terminal is not for us, we see the maker's end instead.
+        // A session of its own: Ctrl-C of the maker's terminal must not reach us; the end of the maker does.
         let _ = rustix::process::setsid();
         let lock = lock(&folder)?;
         let order = fs::read(folder.file(ORDER)).map_err(LabError::io("read the lab's order"))?;
@@ -124,7 +124,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Does something in a host's network namespace.
+    /// Runs `work` in a host's network namespace.
     fn inside<T>(&self, host: &HostState, what: impl FnOnce() -> Result<T, LabError>) -> Result<T, LabError> {
         enter_network(self.networks[usize::from(host.id) - 1].as_fd())?;
         let outcome = what();
@@ -147,7 +147,7 @@ impl Keeper {
 
     fn start_daemon(&mut self, index: usize) -> Result<(), LabError> {
         let host = &self.state.hosts[index];
-        // What a daemon logs of its users is not for other users.
+        // A daemon's log about its users is not for other users.
         let log = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(&host.log);
         let log = log.map_err(LabError::io(format!("open {}", host.log.display())))?;
         let error_log = log.try_clone().map_err(LabError::io("duplicate a descriptor"))?;
@@ -215,7 +215,7 @@ impl Keeper {
         }
     }
 
-    /// Takes note of daemons that ended by themselves.
+    /// Reaps daemons that ended by themselves.
     fn reap(&mut self) -> Result<(), LabError> {
         for (daemon, host) in self.daemons.iter_mut().zip(&mut self.state.hosts) {
             if daemon.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None))) {
@@ -231,7 +231,7 @@ impl Keeper {
         let Some(command) = read(&peer) else { return };
         let outcome = command.and_then(|command| self.obey(&command));
         let answer = outcome.map_or_else(|error| error.to_string(), |()| READY.to_owned());
-        // Who asked may be gone.
+        // The requester may be gone.
         let _ = peer.write_all(answer.as_bytes());
     }
 
@@ -286,9 +286,9 @@ impl Keeper {
 
     /// Ends programs, then daemons, and removes the files.
     fn finish(&mut self) {
-        // From here on the lab is not up; who wants one of its name waits for our lock.
+        // From here on the lab is not up; a process that wants one of its name waits for our lock.
         let _ = fs::remove_file(self.folder.file(folder::STATE));
-        // We hold the namespaces, so their inodes are no others'.
+        // We hold the namespaces, so their inodes cannot have been reused.
         let daemons: Vec<Identity> = self.state.hosts.iter().filter_map(|h| h.daemon).collect();
         let networks = self.state.networks();
         let others = |pid| !daemons.iter().any(|d| d.pid == pid);
@@ -297,7 +297,7 @@ impl Keeper {
         }
         process::end(&daemons, GRACE);
         for child in self.daemons.iter_mut().flatten() {
-            // A child that would not even be killed is left to init.
+            // A child that survives SIGKILL is left to init.
             let _ = child.try_wait();
         }
         if let Err(error) = self.folder.remove() {

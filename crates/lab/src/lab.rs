@@ -1,4 +1,4 @@
-//! The lab as Rust code meets it: a guard that takes everything down with it.
+//! The lab for Rust code: a guard that takes everything down with it.
 
 use crate::config::Order;
 use crate::folder::{self, Folder, Programs};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
-/// A lab without a keeper may be about to get one for as long.
+/// How long a lab without a keeper may be about to get one.
 const BEGINNING: Duration = Duration::from_secs(60);
 
 /// A lab that is up. Goes down when dropped, unless it was [attached](Lab::attach) or [detached](Lab::detach).
@@ -153,7 +153,7 @@ impl Lab {
         &self.folder.path
     }
 
-    /// What its keeper knows: hosts, cables, paths. Daemons' processes are as of the last start or kill.
+    /// The state that its keeper wrote: hosts, cables, paths. Processes of daemons are as of the last start or kill.
     pub fn state(&self) -> &State {
         &self.state
     }
@@ -227,7 +227,7 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         if self.keeper.is_some() {
-            // Best effort: a drop has nobody to tell; `down` tells.
+            // Best effort: a drop cannot report errors; `down` does.
             let _ = self.end();
         }
     }

@@ -20,9 +20,8 @@
 //!   program: pid, standard streams, signals and exit code are its own.
 //! * Hosts are `h1`, `h2`, ..; `hN` has the fabric addresses `10.86.0.N` and `fd86::N`. Beside each cable lies a
 //!   veth pair for figures of the kernel's TCP, with forwarding to farther hosts: [`Lab::baseline`].
-//! * [`Lab::cut`], [`Lab::mend`], [`Lab::kill_daemon`], [`Lab::kill_host`] and [`Lab::start_daemon`] make faults, [`Lab::watch_moves`]
-//!   tells what became of streams; [`Lab::wait_until`] polls a daemon's
-//!   status with a deadline.
+//! * [`Lab::cut`], [`Lab::mend`], [`Lab::kill_daemon`], [`Lab::kill_host`] and [`Lab::start_daemon`] make faults,
+//!   [`Lab::watch_moves`] reports which streams moved; [`Lab::wait_until`] polls a daemon's status with a deadline.
 //!
 //! As root the namespaces are plain network namespaces; an ordinary user's lab lives in a user namespace, where
 //! the kernel allows that.

@@ -1,4 +1,4 @@
-//! Streams that were taken to another way: what the daemons' counters say before and after.
+//! Streams that moved to another way, from the daemons' counters before and after.
 
 use crate::query::Tool;
 use crate::{Lab, LabError};
@@ -10,22 +10,22 @@ const LOOK_AGAIN: Duration = Duration::from_micros(500);
 /// Longest watch, however often something moves: a cable may flap all the time.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// What became of streams whose cable was cut or mended.
+/// The streams whose cable was cut or mended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moves {
     /// Streams that go on over another way. Each has two ends, which may be in two hosts or in one.
     pub streams: u64,
-    /// The longest time that one of them was without a circuit, as far as it was seen: of streams that moved in one
-    /// host within a look's pause, only the last and a new record show.
+    /// The longest time that one of them was without a circuit, us, as far as it was seen: of several streams that
+    /// moved in one host between two looks, only the last move and a new longest one show.
     pub longest: Duration,
 }
 
-/// The counters of all daemons that run, from when it was made.
+/// The counters of all running daemons when the watch began.
 #[derive(Debug)]
 pub struct Watch(Vec<(Tool, Counters)>);
 
 impl Lab {
-    /// Begins to watch how streams move, to be called before the cable is touched.
+    /// Begins to watch how streams move; call it before the cable is touched.
     ///
     /// # Errors
     /// [`LabError::NoDaemon`] if one that runs does not answer.
@@ -42,8 +42,8 @@ impl Lab {
 }
 
 impl Watch {
-    /// Looks until nothing has moved any more for `quiet`, counted from now or from the last move; for 10 s at most.
-    /// Daemons that are gone are left out.
+    /// Looks until nothing has moved for `quiet`, counted from now or from the last move; for 10 s at most. Daemons
+    /// that are gone are left out.
     pub fn settle(mut self, quiet: Duration) -> Moves {
         let (mut ends, mut longest) = (0, 0);
         let begin = Instant::now();
@@ -65,7 +65,7 @@ impl Watch {
     }
 }
 
-/// The longest of the moves between two looks that can be told, us.
+/// The longest known move between two looks, us.
 fn slowest_of(before: &Counters, now: &Counters) -> u64 {
     if now.move_longest_us > before.move_longest_us { now.move_longest_us } else { now.move_last_us }
 }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_record_counts_before_the_last() {
+    fn moves_prefer_the_newer_record() {
         let counters = |moved, move_last_us, move_longest_us| Counters {
             moved,
             move_last_us,

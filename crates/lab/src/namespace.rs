@@ -56,9 +56,9 @@ pub(crate) fn enter_user(user: BorrowedFd<'_>) -> Result<(), LabError> {
         .map_err(LabError::os("enter a user namespace"))
 }
 
-/// Has `/sys` show the network namespace that this process is in, in a mount namespace of its own, as `ip netns exec` does: a
-/// sysfs shows the one that it was mounted in. What is mounted below it for control groups stays. Where the kernel does not
-/// allow it (in a container that hides parts of `/sys`), it stays as it is.
+/// Makes `/sys` show this process's network namespace, in a mount namespace of its own, as `ip netns exec` does: a
+/// sysfs shows the namespace that it was mounted in. Control groups mounted below it stay. Where the kernel does not
+/// allow it (in a container that hides parts of `/sys`), nothing changes.
 pub(crate) fn show_interfaces() {
     let tree =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;

@@ -1,4 +1,4 @@
-//! What a lab shall look like: pure, no side effects.
+//! The plan of a lab: pure, no side effects.
 
 use crate::LabError;
 use serde::{Deserialize, Serialize};
@@ -25,13 +25,13 @@ pub enum Topology {
     Torus,
 }
 
-/// What becomes of a stream whose cable is lost.
+/// What happens to a stream whose cable is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Resilience {
     /// It goes on over another way.
     Keep,
-    /// Both ends get an error; nothing is kept for sending it again.
+    /// Both ends get an error; no sent data is retained.
     Reset,
 }
 
@@ -52,7 +52,7 @@ pub struct Posted {
     /// Bounds of the delay, us, as `delay_us`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delay_us: Option<(u32, u32)>,
-    /// As `seed`; each port gets one of its own, that begins with this.
+    /// As `seed`; each port has one of its own, derived from this.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seed: Option<u32>,
     /// As `combine`.
@@ -65,7 +65,7 @@ pub struct Posted {
 pub enum Preload {
     /// Accelerated: `LD_PRELOAD` and `CROSSLANE_SOCKET` are set.
     On,
-    /// Plain: the program meets only the kernel.
+    /// Plain: only the kernel's sockets.
     Off,
 }
 
@@ -88,7 +88,7 @@ pub struct Options {
     pub spin_us: Option<u32>,
     /// Whether all traffic goes in one direction round the ring, as the daemon's `one_way`.
     pub one_way: bool,
-    /// Whether hosts between pump where they could hand segments on, as the daemon's `pump`.
+    /// Whether hosts between copy (pump) where they could hand segments on, as the daemon's `pump`.
     pub pump: bool,
     /// As the daemon's `resilience`; `None` for its default.
     pub resilience: Option<Resilience>,
@@ -135,8 +135,7 @@ impl Options {
         }
     }
 
-    /// As [`Options::named`], with a name of `prefix` and this process's id, so that tests at the same time do
-    /// not meet.
+    /// As [`Options::named`], with a name of `prefix` and this process's id, so that concurrent tests do not collide.
     pub fn scratch(prefix: &str) -> Self {
         use std::sync::atomic::{AtomicU32, Ordering};
         static SERIAL: AtomicU32 = AtomicU32::new(0);
@@ -255,11 +254,11 @@ fn torus(hosts: u8) -> Vec<Cable> {
     numbered(across.map(|(a, b)| (a, b, false)).chain(down.map(|(a, b)| (a, b, true))))
 }
 
-/// Whether every host reaches every other by cables from their sides `a` alone.
+/// Whether every host reaches every other by cables in one direction, from their sides `a`.
 fn goes_round(hosts: u8, cables: &[Cable]) -> bool {
     let reached = |from: fn(&Cable) -> u8, to: fn(&Cable) -> u8| {
         let mut reached = BTreeSet::from([1]);
-        // As many rounds as a longest way has cables.
+        // As many rounds as the longest way has cables.
         for _ in 1..hosts {
             let next: Vec<u8> =
                 cables.iter().filter(|cable| reached.contains(&from(cable))).map(to).collect();
@@ -311,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_closes_and_a_chain_does_not() {
+    fn plan_ring_closes_and_chain_does_not() {
         let ring = cables(4, Topology::Ring);
         assert_eq!(ring.len(), 4);
         assert_eq!((ring[3].a, ring[3].b), (4, 1));
@@ -321,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torus_has_four_cables_a_host() {
+    fn plan_torus_has_four_cables_a_host() {
         let torus = cables(9, Topology::Torus);
         assert_eq!(torus.len(), 18);
         let of = |host: u8| {
@@ -337,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_are_the_short_ones() {
+    fn plan_ways_are_the_shortest() {
         let ring = cables(5, Topology::Ring);
         let ways = next_cables(5, &ring, 1);
         assert_eq!(ways[1], None);
@@ -348,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn baseline_addresses_are_the_two_ends() {
+    fn plan_baseline_addresses_are_the_two_ends() {
         let cable = Cable { number: 7, a: 3, b: 4, column: false };
         assert_eq!(cable.baseline(3), Some(Ipv4Addr::new(10, 87, 7, 1)));
         assert_eq!(cable.baseline(4), Some(Ipv4Addr::new(10, 87, 7, 2)));
@@ -356,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_options_are_named() {
+    fn plan_names_bad_options() {
         let bad = |change: &dyn Fn(&mut Options)| {
             let mut options = Options::named("ok");
             change(&mut options);

@@ -1,4 +1,4 @@
-//! Processes that the lab started: found, signalled and waited for without ever meeting another of the same id.
+//! Processes that the lab started: found, signalled and waited for without mistaking another one of the same id for them.
 
 use crate::LabError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// How often newly started processes are looked for before giving up.
 const ROUNDS: u32 = 50;
 
-/// A process, told from a later one of the same id by its start time.
+/// A process, distinguished by its start time from a later one of the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Process id.
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_known_by_its_start() {
+    fn process_is_identified_by_its_start_time() {
         let mut child = sleeper();
         let pid = i32::try_from(child.id()).expect("pid");
         let it = Identity::of(pid).expect("runs");
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn its_environment_is_seen() {
+    fn process_environment_is_read() {
         let mut child = Command::new("sleep").arg("60").env("CROSSLANE_LAB", "t-1").spawn().expect("sleep");
         let pid = i32::try_from(child.id()).expect("pid");
         // The kernel shows the environment a moment after the spawn has returned.

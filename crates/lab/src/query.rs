@@ -40,7 +40,7 @@ impl Tool {
     }
 }
 
-/// What the daemon behind the control socket `control` says of itself ([`Request::Status`]).
+/// The status that the daemon behind the control socket `control` reports ([`Request::Status`]).
 ///
 /// # Errors
 /// [`LabError::NoDaemon`] if none answers there, or answers nonsense.
@@ -63,7 +63,7 @@ pub(crate) fn missing(status: &Status, ports: &[&str], hosts: &[u8]) -> Option<S
     Some(format!("h{own} does not know h{unknown} yet"))
 }
 
-/// The first of `ports` whose link is not up, for people.
+/// The first of `ports` whose link is not up, as a message.
 pub(crate) fn down_port(status: &Status, ports: &[&str]) -> Option<String> {
     ports.iter().find_map(|&name| match status.port(name) {
         None => Some(format!("port {name} is not there")),

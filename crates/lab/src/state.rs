@@ -1,4 +1,4 @@
-//! What is known of a lab that is up: written by its keeper alone, read by everyone.
+//! The state of a lab that is up: written by its keeper alone, read by everyone.
 
 use crate::LabError;
 use crate::plan::{Cable, Topology, next_cables};
@@ -132,7 +132,7 @@ impl State {
         self.hosts.iter().map(|h| h.inode).collect()
     }
 
-    /// Writes the state so that a reader finds the old or the new one, whole.
+    /// Writes the state atomically: a reader finds the old or the new one.
     pub(crate) fn store(&self, path: &Path) -> Result<(), LabError> {
         let new = path.with_extension("new");
         let text = serde_json::to_vec_pretty(self)

@@ -1,4 +1,4 @@
-//! Whether others can put files where a lab's are: what lies there says which programs are run and which processes ended.
+//! Whether other users can put files where a lab's are: these files say which programs to run and which processes to end.
 
 use crate::LabError;
 use std::fs::Metadata;
@@ -11,8 +11,8 @@ const OTHERS: u32 = 0o002;
 /// In such a folder only the owner of a file can remove or rename it.
 const STICKY: u32 = 0o1000;
 
-/// Checks each folder on the way to `path`, as far as they are there: nobody but this user and root owns one, or can put
-/// something else in the place of the next. Links on the way count as well, and so does the way that they lead.
+/// Checks each existing folder on the way to `path`: only this user and root may own it, or replace the next one. Links
+/// on the way, and the ways that they lead, are checked too.
 ///
 /// # Errors
 /// [`LabError::Untrusted`] names the folder and what is wrong with it.
@@ -23,9 +23,9 @@ pub(crate) fn check(path: &Path) -> Result<(), LabError> {
     check_each(&real).map(drop)
 }
 
-/// Makes a folder and those above it that are not there, from the root on: each must be there and be trusted before anything is
-/// looked for or made in it, since somebody else may make one at the same time, or a link that leads elsewhere. One that is trusted
-/// stays.
+/// Makes a folder and its missing parents, from the root on. Each one must exist and be trusted before anything is
+/// looked for or made in it, since another user may make it at the same time, or make a link that leads elsewhere. An
+/// existing trusted one stays.
 ///
 /// # Errors
 /// As [`check`]; [`LabError::Io`] if one cannot be made, also because the last is there, or has gone again.
@@ -51,7 +51,7 @@ pub(crate) fn create(path: &Path) -> Result<(), LabError> {
     check(&path)
 }
 
-/// Whether there is something, which then is trusted itself; by one look.
+/// Whether something is there, which is then trusted itself; by one look.
 fn stands(path: &Path) -> Result<bool, LabError> {
     match path.symlink_metadata() {
         Ok(meta) => judge(path, &meta).map(|()| true),
@@ -91,7 +91,7 @@ fn judge(part: &Path, meta: &Metadata) -> Result<(), LabError> {
     if meta.uid() != own && meta.uid() != 0 {
         return refuse(format!("it belongs to user {}", meta.uid()));
     }
-    // A group of one's own has one's number by custom; in others there are others.
+    // By custom a user's own group has the user's number; other groups have other members.
     let own_group = [0, own].contains(&meta.gid());
     let foreign = OTHERS | if own_group { 0 } else { GROUP };
     if meta.is_dir() && meta.mode() & foreign != 0 && meta.mode() & STICKY == 0 {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_that_others_may_write_are_refused_unless_they_are_sticky() {
+    fn folder_writable_by_others_is_refused_unless_sticky() {
         let root = tempfile::tempdir().expect("folder");
         let (open, lab) = (root.path().join("open"), root.path().join("open/lab/one"));
         assert!(check(&lab).is_ok(), "what is not there yet can be made");
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_that_a_group_may_write_are_refused_unless_it_is_ones_own() {
+    fn folder_writable_by_a_group_is_refused_unless_it_is_ones_own() {
         if !rustix::process::geteuid().is_root() {
             println!("SKIPPED: only root can give folders to groups");
             return;
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_made_in_what_somebody_else_has_put_in_the_way() {
+    fn folder_is_not_made_in_what_another_user_put_in_the_way() {
         if !rustix::process::geteuid().is_root() {
             println!("SKIPPED: only root can make folders of others");
             return;
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_and_links_of_others_are_refused() {
+    fn folder_or_link_of_others_is_refused() {
         if !rustix::process::geteuid().is_root() {
             println!("SKIPPED: only root can make folders of others");
             return;
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_we_can_look_into_is_private() {
+    fn folder_that_only_we_can_read_is_private() {
         let root = tempfile::tempdir().expect("folder");
         for (mode, private) in [(0o700, true), (0o710, false), (0o755, false)] {
             set_permissions(root.path(), Permissions::from_mode(mode)).expect("mode");

@@ -1,4 +1,4 @@
-//! What comes before a lab is up and after it: room for its files, its keeper's start, and the end of all that runs in it.
+//! Before and after a lab: room for its files, the start of its keeper, and the end of all that runs in it.
 
 use crate::config::Order;
 use crate::folder::{self, Folder};
@@ -52,7 +52,7 @@ pub(crate) fn create(folder: &Folder, options: &Options) -> Result<(), LabError>
     fs::write(folder.file(folder::LOCK), "").map_err(LabError::io("create the lab's lock"))
 }
 
-/// Starts the keeper and waits for its word.
+/// Starts the keeper and waits for its ready message.
 pub(crate) fn start_keeper(folder: &Folder, order: &Order) -> Result<(Child, State), LabError> {
     let (program, patience) = (&order.programs.keeper, order.options.patience);
     let order = serde_json::to_vec(order).map_err(|e| LabError::Keeper(e.to_string()))?;
@@ -117,10 +117,10 @@ pub(crate) fn take_down(folder: &Folder) -> Result<(), LabError> {
         state.keeper.signal(Signal::KILL);
         state.keeper.wait_gone(Duration::from_secs(2));
     }
-    // The rest is for a keeper that was killed: it would have done all this.
+    // The rest is for a keeper that was killed; a live one would have done all this.
     let daemons: Vec<Identity> = state.hosts.iter().filter_map(|h| h.daemon).filter(|d| d.alive()).collect();
     let mark = state.mark_entry();
-    // Nobody holds the namespaces for sure any more, so their inodes may be others': the mark must agree.
+    // Perhaps nobody holds the namespaces any more, so their inodes may have been reused: the mark must agree.
     let ours = |pid| process::started_with(pid, &mark);
     process::end_members(&state.networks(), ours, Duration::from_secs(2))?;
     process::end(&daemons, Duration::from_secs(2));

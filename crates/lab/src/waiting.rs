@@ -1,4 +1,4 @@
-//! Waiting for what a lab has no event for: daemons that answer, links that come up.
+//! Polling for states that a lab has no event for: daemons that answer, links that come up.
 
 use crate::state::{HostState, State};
 use crate::updown::log_end;
@@ -58,7 +58,7 @@ impl Lab {
         })
     }
 
-    /// The status of a host's daemon. One that does not answer may not have got so far yet, or be gone for good.
+    /// The status of a host's daemon. One that does not answer may not have started yet, or be gone for good.
     fn answer(&self, host: &HostState) -> Result<Status, Wait> {
         query::status(&host.control).map_err(|error| {
             let now = self.folder.state();
@@ -90,7 +90,7 @@ impl Lab {
     }
 }
 
-/// Why what was looked for is not there.
+/// Why a state is not there.
 enum Wait {
     /// It may come.
     More(String),

@@ -30,7 +30,7 @@ pub(crate) fn veth_end(cable: &Cable, id: u8) -> String {
     format!("addr add {v4}/24 dev c{n}\naddr add {v6}/64 dev c{n} nodad\nlink set c{n} up\n")
 }
 
-/// Commands that lead the fabric addresses of all other hosts over the veth pairs, for a lab without a TUN.
+/// Commands that route the fabric addresses of all other hosts over the veth pairs, for a lab without a TUN.
 pub(crate) fn routes(id: u8, hosts: u8, cables: &[Cable]) -> String {
     let mut batch = String::new();
     for to in (1..=hosts).filter(|&to| to != id) {
@@ -43,7 +43,7 @@ pub(crate) fn routes(id: u8, hosts: u8, cables: &[Cable]) -> String {
     batch
 }
 
-/// Commands that lead to the veth pairs beside all farther cables, by which a host reaches the baseline addresses of
+/// Commands that route to the veth pairs beside all farther cables, by which a host reaches the baseline addresses of
 /// hosts that are not its neighbours.
 pub(crate) fn baseline_routes(id: u8, hosts: u8, cables: &[Cable]) -> String {
     let mut batch = String::new();
@@ -55,7 +55,7 @@ pub(crate) fn baseline_routes(id: u8, hosts: u8, cables: &[Cable]) -> String {
     batch
 }
 
-/// The neighbour and the cable to it by which a shortest way leads to the nearer end of `far`.
+/// The neighbour, and the cable to it, on a shortest way to the nearer end of `far`.
 fn way_to(id: u8, hosts: u8, cables: &[Cable], far: &Cable) -> Option<(u8, Cable)> {
     let ways = next_cables(hosts, cables, id);
     let len = |mut host: u8| {
@@ -106,7 +106,7 @@ pub(crate) fn forward() -> Result<(), LabError> {
     if has_ipv6() { set("net/ipv6/conf/all/forwarding", "1") } else { Ok(()) }
 }
 
-/// Makes addresses usable at once: nobody else is on these links who could have the same.
+/// Makes addresses usable at once, without duplicate detection: no other host is on these links.
 pub(crate) fn trust_addresses() -> Result<(), LabError> {
     if !has_ipv6() {
         return Ok(());
@@ -136,12 +136,12 @@ mod tests {
     use crate::plan::{Topology, cables};
 
     #[test]
-    fn a_kernel_without_ipv6_gets_none() {
+    fn wiring_has_no_ipv6_where_the_kernel_has_none() {
         assert_eq!(without_ipv6(&host(1, false)), "link set lo up\naddr add 10.86.0.1/32 dev lo\n");
     }
 
     #[test]
-    fn farther_pairs_are_reached_over_the_nearer_end() {
+    fn wiring_reaches_farther_pairs_over_the_nearer_end() {
         let chain = baseline_routes(1, 4, &cables(4, Topology::Chain));
         assert_eq!(chain, "route add 10.87.2.0/24 via 10.87.1.2\nroute add 10.87.3.0/24 via 10.87.1.2\n");
         let ring = baseline_routes(1, 5, &cables(5, Topology::Ring));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_of_a_chain_lies_on_the_way() {
+    fn wiring_of_a_chain_passes_its_middle() {
         let batch = routes(1, 3, &cables(3, Topology::Chain));
         assert!(batch.contains("route add 10.86.0.2/32 via 10.87.1.2 src 10.86.0.1"));
         assert!(batch.contains("route add 10.86.0.3/32 via 10.87.1.2 src 10.86.0.1"));

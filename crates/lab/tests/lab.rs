@@ -115,7 +115,7 @@ fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_ring_is_up_wired_and_gone() {
+fn lab_ring_comes_up_wired_and_leaves_nothing() {
     let place = Place::new(STAND_IN);
     let Some(lab) = place.up(3) else { return };
     for (from, to) in [("h1", "h2"), ("h2", "h3"), ("h3", "h1")] {
@@ -137,7 +137,7 @@ fn a_ring_is_up_wired_and_gone() {
 }
 
 #[test]
-fn the_kernel_reaches_farther_hosts_over_the_pairs() {
+fn wiring_kernel_reaches_farther_hosts_over_the_pairs() {
     let place = Place::new(STAND_IN);
     let Some(lab) = place.up(4) else { return };
     for (from, to) in [("h1", "h3"), ("h4", "h2")] {
@@ -150,7 +150,7 @@ fn the_kernel_reaches_farther_hosts_over_the_pairs() {
 }
 
 #[test]
-fn what_runs_in_a_host_is_the_program_itself() {
+fn exec_runs_the_program_itself() {
     let place = Place::new(STAND_IN);
     let Some(lab) = place.up(2) else { return };
     let on = output(&lab, "h1", Preload::On, "echo $LD_PRELOAD $CROSSLANE_SOCKET 2>/dev/null");
@@ -191,7 +191,7 @@ fn sys_shows_the_hosts_own_interfaces() {
 }
 
 #[test]
-fn a_lab_takes_its_programs_with_it() {
+fn lab_end_ends_its_programs() {
     let place = Place::new(STAND_IN);
     let Some(lab) = place.up(1) else { return };
     // Ignores SIGTERM, and has left its parent.
@@ -214,7 +214,7 @@ fn a_lab_takes_its_programs_with_it() {
 }
 
 #[test]
-fn a_lab_whose_keeper_was_killed_is_cleaned_up() {
+fn keeper_killed_leaves_a_lab_that_is_cleaned_up() {
     let place = Place::new(STAND_IN);
     let Some(lab) = place.up(2) else { return };
     let daemon = lab.daemon("h1").expect("host").expect("runs");
@@ -233,7 +233,7 @@ fn a_lab_whose_keeper_was_killed_is_cleaned_up() {
 }
 
 #[test]
-fn what_killed_keepers_left_is_swept_when_it_is_old() {
+fn keeper_killed_long_ago_leaves_what_is_swept() {
     let place = Place::new(STAND_IN);
     let Some(lab) = place.up(1) else { return };
     let base = place.base.path();
@@ -248,7 +248,7 @@ fn what_killed_keepers_left_is_swept_when_it_is_old() {
 }
 
 #[test]
-fn a_second_lab_of_a_name_is_refused_unless_forced() {
+fn lab_of_a_taken_name_is_refused_unless_forced() {
     let place = Place::new(STAND_IN);
     let Some(lab) = place.up(1) else { return };
     lab.detach().expect("detached");
@@ -262,7 +262,7 @@ fn a_second_lab_of_a_name_is_refused_unless_forced() {
 }
 
 #[test]
-fn a_daemon_is_killed_and_started_again() {
+fn daemon_is_killed_and_restarted() {
     let place = Place::new(STAND_IN);
     let Some(mut lab) = place.up(2) else { return };
     let before = lab.daemon("h2").expect("host").expect("runs");
@@ -278,7 +278,7 @@ fn a_daemon_is_killed_and_started_again() {
 }
 
 #[test]
-fn a_cut_outlives_the_daemon_and_a_mended_cable_does_too() {
+fn cut_and_mend_outlive_the_daemon() {
     let place = Place::new(STAND_IN);
     let Some(mut lab) = place.up(4) else { return };
     for (one, other) in [("h1", "h9"), ("h9", "h1")] {
@@ -307,7 +307,7 @@ fn a_cut_outlives_the_daemon_and_a_mended_cable_does_too() {
 }
 
 #[test]
-fn a_host_is_killed_with_all_that_runs_in_it() {
+fn host_is_killed_with_all_that_runs_in_it() {
     let place = Place::new(STAND_IN);
     let Some(mut lab) = place.up(2) else { return };
     let sleeper = |host: &str| {
@@ -336,7 +336,7 @@ fn a_host_is_killed_with_all_that_runs_in_it() {
 }
 
 #[test]
-fn a_lab_that_does_not_come_up_says_why_and_leaves_nothing() {
+fn lab_start_failure_says_why_and_leaves_nothing() {
     let place = Place::new("#!/bin/sh\necho no port of mine; exit 1\n");
     let options = place.options(2);
     let begin = Instant::now();
@@ -350,7 +350,7 @@ fn a_lab_that_does_not_come_up_says_why_and_leaves_nothing() {
 }
 
 #[test]
-fn missing_programs_are_named() {
+fn lab_names_missing_programs() {
     let place = Place::new(STAND_IN);
     let options = Options { bin: Some(Path::new("/nowhere").to_owned()), ..place.options(2) };
     assert!(Lab::up(&options).is_err_and(|error| error.to_string().contains("crosslaned")));
@@ -371,7 +371,7 @@ fn maker() {
 }
 
 #[test]
-fn a_lab_ends_with_its_maker() {
+fn lab_ends_with_its_maker() {
     let place = Place::new(STAND_IN);
     if place.up(1).is_none() {
         return;

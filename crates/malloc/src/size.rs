@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_and_nothing_else() {
+    fn size_is_parsed_and_nothing_else() {
         assert_eq!(parse(b"65536"), Some(65536));
         assert_eq!(parse(b"64K"), Some(65536));
         assert_eq!(parse(b"2m"), Some(2 << 20));

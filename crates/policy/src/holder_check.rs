@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checks_are_made_in_the_order_of_time_and_once() {
+    fn holder_checks_run_once_in_order_of_time() {
         let mut checks = Checks::default();
         let at = |ms| Check { at: Duration::from_millis(ms), pause: LOOK, gone: None };
         for (number, ms) in [(1, 30), (2, 10), (3, 20), (2, 40), (4, 20)] {

@@ -119,7 +119,7 @@ mod tests {
     proptest! {
         /// Compared with a plain map of pages.
         #[test]
-        fn ranges_never_overlap(steps in prop::collection::vec((0u64..20, 0u64..6, any::<bool>()), 0..60)) {
+        fn window_ranges_never_overlap(steps in prop::collection::vec((0u64..20, 0u64..6, any::<bool>()), 0..60)) {
             let mut window = Translation::new(16 * 4096);
             let mut used = [None; 16];
             for (id, (at, len, free)) in steps.into_iter().enumerate() {

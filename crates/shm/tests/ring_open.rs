@@ -140,7 +140,7 @@ fn gather_shows_appended_bytes_to_all_who_look() {
 }
 
 #[test]
-fn gather_takes_nothing_that_is_not_believed() {
+fn gather_takes_nothing_when_the_reader_refuses() {
     let pair = plain(CAP);
     pair.fall_behind();
     pair.push(b"abc");

@@ -17,7 +17,7 @@ use crosslane_shm::buffer;
 use crosslane_shm::lock::{self, Guard};
 use std::collections::BTreeMap;
 
-/// What is between the handlers of one `fork`.
+/// State that the handlers of one `fork` share.
 struct Forking {
     streams: Vec<Held>,
     guards: Vec<Guard<'static>>,
@@ -25,7 +25,7 @@ struct Forking {
 
 thread_local! {
     static FORKING: RefCell<Option<ManuallyDrop<Forking>>> = const { RefCell::new(None) };
-    /// Streams of the last `fork` that this thread called by our hook.
+    /// Streams of the last `fork` that this thread made through our hook.
     static LAST: RefCell<Option<Vec<Held>>> = const { RefCell::new(None) };
 }
 
@@ -34,12 +34,12 @@ pub fn start() {
     program::at_fork(before, in_parent, in_child);
 }
 
-/// Our hook is about to call `fork`, and will say how it went.
+/// Called by our hook before `fork`; the hook passes the outcome to [`ended`].
 pub fn begins() {
     let _ = LAST.try_with(|last| *last.borrow_mut() = Some(Vec::new()));
 }
 
-/// The `fork` that [`begins`] announced came back in the parent.
+/// The `fork` announced by [`begins`] returned in the parent.
 pub fn ended(failed: bool) {
     let streams = LAST.try_with(|last| last.borrow_mut().take()).ok().flatten().unwrap_or_default();
     if failed {
@@ -47,8 +47,8 @@ pub fn ended(failed: bool) {
     }
 }
 
-/// A `fork` by a way that calls no handlers: `fork` returns 0 in the child, less if it failed. A child that begins
-/// somewhere else calls [`in_child`] itself.
+/// Wraps a `fork` that calls no handlers. It returns 0 in the child, and a negative value on failure. A child that
+/// starts elsewhere calls [`in_child`] itself.
 pub fn around<T: Copy + Default + PartialOrd>(fork: impl FnOnce() -> T) -> T {
     begins();
     before();
@@ -88,7 +88,7 @@ extern "C" fn in_parent() {
     });
 }
 
-/// We are the child of a `fork`. The guards are the parent's: here the locks are made anew.
+/// Runs in the child of a `fork`. The guards are the parent's: the locks are made anew here.
 pub extern "C" fn in_child() {
     process::after_fork();
     lock::after_fork();
@@ -115,7 +115,7 @@ fn take() -> Option<ManuallyDrop<Forking>> {
     FORKING.try_with(|cell| cell.borrow_mut().take()).ok().flatten()
 }
 
-/// Other threads of the parent may have opened or closed descriptors between our count and the fork itself.
+/// Other threads of the parent may have opened or closed descriptors between our count and the `fork`.
 fn correct(counted: &[Held]) {
     let mut difference: BTreeMap<u32, (i32, Option<Held>)> = BTreeMap::new();
     let present = table::streams();

@@ -12,7 +12,7 @@
 //!   descriptors  what each descriptor is: the table
 //!   kernel       the real calls, the program's memory, this process
 //! ```
-//! No module uses one of a folder above its own. Where one below has to call one above, that is registered at load ([`start`]).
+//! No module uses one of a folder above its own; calls upwards go through functions that are registered at load ([`start`]).
 #![deny(unsafe_code)]
 #![cfg_attr(
     test,

@@ -1,17 +1,17 @@
-//! What becomes of streams and listeners when the session with the daemon goes on by another connection, or is lost.
+//! What happens to streams and listeners when the session with the daemon is resumed on another connection, or is lost.
 
 use crate::daemon::{offload_session, process, waiters};
 use crate::descriptors::table;
 use crate::kernel::thread;
 use crate::socket::deferral;
 
-/// At load: the session tells.
+/// At load: registers for the session's events.
 pub fn start() {
     process::start(process::Notices { resumed, lost: deferral::give_back });
 }
 
-/// The far side's sleepers are woken once more, since the daemon may not have heard that they were to be, and the daemon's engine
-/// is asked for anew.
+/// Wakes the far side's sleepers once more, since the daemon may have missed a request for that, and asks for the
+/// daemon's engine again.
 fn resumed() {
     offload_session::renew();
     for end in table::streams() {

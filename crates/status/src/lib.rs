@@ -1,6 +1,6 @@
-//! What a daemon tells about itself, typed once: [`Status`] (`crosslane status --json`) and [`Explanation`] (the daemon's part of
-//! `crosslane explain --json`). The daemon writes these types, and the command, the lab and the benchmarks read them;
-//! `docs/status-json.md` has every field, and a test compares it with the types.
+//! A daemon's report about itself, typed once: [`Status`] (`crosslane status --json`) and [`Explanation`] (the daemon's
+//! part of `crosslane explain --json`). The daemon writes these types; the command, the lab and the benchmarks read
+//! them. `docs/status-json.md` has every field, and a test compares it with the types.
 #![forbid(unsafe_code)]
 
 mod counter;
@@ -23,14 +23,14 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use thiserror::Error;
 
-/// The number of this form of the documents. It is raised when a field goes away, or changes its name, type, unit or meaning, and
-/// when a word is added that a field may hold; a new field leaves it as it is.
+/// The schema number of the documents. It is raised when a field is removed, or changes its name, type, unit or
+/// meaning, and when a field gets a new word; a new field leaves it unchanged.
 pub const SCHEMA: u32 = 1;
 
-/// Why a text is no document that can be read.
+/// Why a text cannot be read as a document.
 #[derive(Debug, Error)]
 pub enum StatusError {
-    /// It has another form.
+    /// It has another schema.
     #[error(
         "the daemon's document has schema {}, and this program reads schema {SCHEMA}: install the same release of both",
         found.map_or("0 (it names none)".to_owned(), |found| found.to_string())
@@ -81,7 +81,7 @@ pub struct Status<C = Vec<Circuit>> {
     pub counters: Counters,
     /// What the offload engine has done; nothing before a program wanted it.
     pub offload: Option<Offload>,
-    /// Who has how much of what is scarce.
+    /// How scarce resources are divided.
     pub quota: Quota,
 }
 
@@ -94,7 +94,7 @@ pub struct Explanation<C = Vec<Circuit>> {
     pub pid: u32,
     /// The process that opened the sessions: that one, or its nearest ancestor that has any; 0 without sessions.
     pub session_pid: i32,
-    /// Whether it is another user's process: nothing else is told then.
+    /// Whether it is another user's process: then nothing else is reported.
     pub not_yours: bool,
     /// Its sessions.
     pub sessions: Vec<Session>,
@@ -146,7 +146,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// The schema first: what else stands in a document of another form is not looked at.
+/// The schema is read first: a document of another schema is not looked at further.
 fn parse<T: DeserializeOwned>(text: &str) -> Result<T, StatusError> {
     #[derive(Deserialize)]
     struct Head {

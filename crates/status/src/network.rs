@@ -5,25 +5,25 @@ use crosslane_wire::{Epoch, HostId};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// Whether link states are signed and checked, and those that were not believed.
+/// Whether link states are signed and checked, and which were refused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkStates {
     /// Whether this host signs its own.
     pub signed: bool,
     /// Whether it checks those of others.
     pub checked: bool,
-    /// In whose name some were refused.
+    /// Hosts in whose name some were refused.
     pub refused: Vec<RefusedStates>,
 }
 
-/// Link states in one host's name that were not believed.
+/// Refused link states in one host's name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RefusedStates {
     /// In whose name.
     pub host: HostId,
     /// How many, since the keys were read.
     pub count: u64,
-    /// Why the last one was not, for people.
+    /// Why the last one was refused, as a message.
     pub why: String,
 }
 
@@ -38,7 +38,7 @@ pub struct Host {
     pub via: Option<String>,
     /// Its addresses in the fabric: IPv4, IPv6.
     pub addresses: Vec<IpAddr>,
-    /// Whether what is known of it was signed by it.
+    /// Whether its link state was signed by it.
     pub signed: bool,
     /// Paths there, one for each of our ports that leads there, the shortest first.
     pub ways: Vec<Path>,
@@ -78,7 +78,7 @@ pub struct Port {
     pub kind: String,
     /// The state of its cable.
     pub link: Link,
-    /// Why it is not up, for people.
+    /// Why it is not up, as a message.
     pub why: Option<String>,
     /// How often the cable came up.
     pub epoch: Epoch,

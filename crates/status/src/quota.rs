@@ -1,4 +1,4 @@
-//! Who has how much of what the daemon can run out of.
+//! Shares of the resources that the daemon can run out of.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,11 +26,11 @@ pub struct Pool {
     pub kind: String,
     /// The number of the port, of a `window`.
     pub port: Option<u8>,
-    /// How much there is; nothing if there is no bound.
+    /// How much there is; absent if there is no bound.
     pub capacity: Option<u64>,
     /// How much of that is taken.
     pub used: u64,
-    /// Times that somebody asked for more than he may have.
+    /// Times that a request exceeded its share.
     pub refused: u64,
 }
 
@@ -77,7 +77,7 @@ pub struct Holds {
 pub struct Use {
     /// Taken.
     pub used: u64,
-    /// What may be taken now, as others have what they have; nothing if there is no bound.
+    /// Present limit, given the use of others; absent if there is no bound.
     pub limit: Option<u64>,
 }
 
@@ -88,13 +88,13 @@ pub struct WindowUse {
     pub port: u8,
     /// Taken, bytes.
     pub used: u64,
-    /// What may be taken now, bytes; nothing if there is no bound.
+    /// Present limit, bytes; absent if there is no bound.
     pub limit: Option<u64>,
 }
 
 /// How many requests a user is served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requests {
-    /// So many of the smallest kind a second; nothing if there is no bound.
+    /// Requests of the smallest kind a second; absent if there is no bound.
     pub a_second: Option<u64>,
 }

@@ -18,11 +18,11 @@ pub struct Session {
     pub waiters: u64,
     /// Ends of circuits that it holds.
     pub held: u64,
-    /// Its connections that went by TCP, the oldest first; the last 256.
+    /// Its connections that went over TCP, the oldest first; the last 256.
     pub notes: Vec<Note>,
 }
 
-/// A connection that went by TCP.
+/// A connection that went over TCP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Note {
     /// The program's descriptor; below 0 if it had none yet.

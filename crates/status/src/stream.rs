@@ -22,7 +22,7 @@ pub struct Circuit {
     pub program: String,
     /// Its process; 0 if that is another user's.
     pub pid: i32,
-    /// What becomes of it.
+    /// Its state.
     pub state: State,
     /// Cables from here to the other end; 0 inside this host.
     pub hops: u8,
@@ -42,7 +42,7 @@ pub struct Circuit {
     pub wakes: u64,
     /// Times that its program slept for it.
     pub sleeps: u64,
-    /// How it is to move what its program sends: `auto`, `bcopy`, `read-zcopy` or `write-zcopy`.
+    /// The mode that is chosen for its sends: `auto`, `bcopy`, `read-zcopy` or `write-zcopy`.
     pub transfer: String,
     /// Who chose that.
     pub transfer_by: ChosenBy,
@@ -50,9 +50,9 @@ pub struct Circuit {
     pub offload: bool,
     /// Who chose that.
     pub offload_by: ChosenBy,
-    /// How what it sent was moved.
+    /// How its sent payload was moved.
     pub sent: Direction,
-    /// How what it received was moved.
+    /// How its received payload was moved.
     pub received: Direction,
 }
 
@@ -98,7 +98,7 @@ words! {
 }
 
 words! {
-    /// What becomes of an end.
+    /// The state of an end.
     State {
         /// Announced, and not accepted yet.
         Pending = "pending",
@@ -137,7 +137,7 @@ words! {
     }
 }
 
-/// How one direction of a stream was moved, as its own program counts it.
+/// How one direction of a stream was moved, counted by its own program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Direction {
     /// Payload that went by Bcopy, bytes.
@@ -160,7 +160,7 @@ pub struct Direction {
     pub offloaded: u64,
 }
 
-/// What the offload engine has done.
+/// The work of the offload engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Offload {
     /// Its sending thread.
@@ -169,10 +169,10 @@ pub struct Offload {
     pub receive: OffloadThread,
 }
 
-/// What one thread of the engine has done.
+/// The work of one thread of the engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OffloadThread {
-    /// What copies; nothing until the thread runs.
+    /// What copies; absent until the thread runs.
     pub copy: Option<String>,
     /// Payload, bytes.
     pub bytes: u64,

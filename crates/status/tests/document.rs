@@ -222,7 +222,7 @@ fn fields(value: &Value) -> Fields {
 }
 
 /// What is written once in the documentation for several fields of one type.
-fn is_told_elsewhere(path: &str) -> bool {
+fn is_documented_elsewhere(path: &str) -> bool {
     let kinds =
         ["listeners", "descriptors", "stored", "circuits", "pending", "mappings", "transits", "memory"];
     path.starts_with("circuits[].received.")
@@ -240,7 +240,7 @@ fn documented(part: &str) -> Fields {
 }
 
 #[test]
-fn the_documentation_names_each_field_with_its_type_and_no_other() {
+fn docs_name_each_field_with_its_type_and_no_other() {
     let (status, explained) = DOCUMENTATION.split_once("\n## Explanation").expect("two parts");
     let mut all = fields(&serde_json::to_value(whole()).unwrap());
     for (path, kind) in fields(&serde_json::to_value(bare()).unwrap()) {
@@ -252,13 +252,13 @@ fn the_documentation_names_each_field_with_its_type_and_no_other() {
     for path in ["offload", "quota.payers[].holds.requests"] {
         all.get_mut(path).expect("it is there").push_str(" or null");
     }
-    all.retain(|path, _| !is_told_elsewhere(path));
+    all.retain(|path, _| !is_documented_elsewhere(path));
     assert_eq!(documented(status), all);
     assert_eq!(documented(explained), fields(&serde_json::to_value(explanation()).unwrap()));
 }
 
 #[test]
-fn the_documentation_has_all_words_and_the_number() {
+fn docs_have_all_words_and_the_schema_number() {
     let words = [Link::WORDS, Role::WORDS, State::WORDS, Death::WORDS, ChosenBy::WORDS].concat();
     for word in words {
         assert!(DOCUMENTATION.contains(&format!("`{word}`")), "{word}");
@@ -267,7 +267,7 @@ fn the_documentation_has_all_words_and_the_number() {
 }
 
 #[test]
-fn a_recorded_document_is_read_and_nothing_of_it_is_lost() {
+fn recorded_document_is_read_without_loss() {
     let status = Status::parse(RECORDED).expect("a status");
     assert!(!status.circuits.is_empty() && !status.ports.is_empty() && !status.hosts.is_empty());
     let before: Value = serde_json::from_str(RECORDED).unwrap();
@@ -277,7 +277,7 @@ fn a_recorded_document_is_read_and_nothing_of_it_is_lost() {
 }
 
 #[test]
-fn a_field_that_is_not_known_is_passed_over_and_one_that_lacks_is_not() {
+fn field_unknown_is_ignored_and_field_missing_is_an_error() {
     let mut document = serde_json::to_value(whole()).unwrap();
     document["news"] = 1.into();
     assert_eq!(Status::parse(&document.to_string()).unwrap(), whole());
@@ -287,7 +287,7 @@ fn a_field_that_is_not_known_is_passed_over_and_one_that_lacks_is_not() {
 }
 
 #[test]
-fn another_schema_is_refused_before_anything_else_is_looked_at() {
+fn schema_of_another_number_is_refused_first() {
     let refused = |text: &str| match Status::parse(text) {
         Err(error @ StatusError::Schema { .. }) => error.to_string(),
         other => panic!("{other:?}"),

@@ -15,10 +15,10 @@ usage: cargo xtask fuzz [OPTION..]
   --list         names the targets
 A finding is stored in `__fuzz__/TARGET/crashes` beside the target, where `cargo test` tries it first from then on.";
 
-/// How long each target runs if nothing is said.
+/// How long each target runs by default.
 const USUAL: Duration = Duration::from_secs(20);
 
-/// What is wanted.
+/// The parsed arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct Arguments {
     /// Each target runs so long.
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     pub(crate) keep: bool,
 }
 
-/// Reads the arguments; `None` if only something was to be printed, which is done.
+/// Parses the arguments; `None` if only help or a list was wanted, which is printed.
 pub(crate) fn read(mut arguments: impl Iterator<Item = String>) -> Result<Option<Arguments>> {
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.subsec_nanos());
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_is_read() {
+    fn args_are_parsed() {
         let wanted = read(&["--minutes", "60", "--seed", "7", "--target", "ring_credit"]).unwrap().unwrap();
         assert_eq!((wanted.time.as_secs(), wanted.seed, wanted.targets.len()), (3600, 7, 1));
         let usual = read(&[]).unwrap().unwrap();
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_matches_nothing_is_refused() {
+    fn args_matching_no_target_are_refused() {
         for wrong in [&["--target", "x"][..], &["--seconds", "0"], &["--jobs", "x"], &["--seed"], &["x"]] {
             assert!(read(wrong).is_err(), "{wrong:?}");
         }

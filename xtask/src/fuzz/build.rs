@@ -53,7 +53,7 @@ pub(crate) fn build(root: &Path, targets: &[Target]) -> Result<HashMap<(String, 
     Ok(programs(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// Why a build ended so.
+/// Why a build failed.
 fn cause(status: ExitStatus, compiler: bool) -> String {
     match status.signal() {
         Some(signal) => format!("cargo was ended by signal {signal}"),
@@ -64,7 +64,7 @@ fn cause(status: ExitStatus, compiler: bool) -> String {
     }
 }
 
-/// Whether the C++ compiler that cargo's build scripts take is there.
+/// Whether the C++ compiler that cargo's build scripts use is there.
 fn has_compiler() -> bool {
     let name = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
     let mut version = Command::new(name);
@@ -92,7 +92,7 @@ fn programs(messages: &str) -> HashMap<(String, String), PathBuf> {
     programs
 }
 
-/// The name of this machine's kind.
+/// The target triple of this machine.
 fn host() -> Result<String> {
     let output = Command::new("rustc").arg("-vV").output().context("run rustc")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -105,14 +105,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_build_that_was_killed_is_no_missing_compiler() {
+    fn build_killed_is_not_a_missing_compiler() {
         let (killed, failed) = (ExitStatus::from_raw(9), ExitStatus::from_raw(101 << 8));
         assert!(cause(killed, true).contains("signal 9") && cause(killed, false).contains("signal 9"));
         assert!(cause(failed, false).contains("C++") && !cause(failed, true).contains("C++"));
     }
 
     #[test]
-    fn programs_are_found_in_the_messages() {
+    fn build_messages_name_the_programs() {
         let test = r#"{"manifest_path":"/x/crates/shm/Cargo.toml","target":{"kind":["test"],"name":"r"},"executable":"/y"}"#;
         let bin = r#"{"manifest_path":"/x/crates/node/Cargo.toml","target":{"kind":["bin"],"name":"d"},"executable":"/z"}"#;
         let programs = programs(&format!("{bin}\nno JSON\n{test}\n{{}}\n"));

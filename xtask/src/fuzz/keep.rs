@@ -16,7 +16,7 @@ const BYTES: u64 = 16 * 1024;
 /// What an input costs beside its bytes.
 const COST: u64 = 512;
 
-/// What one input reaches.
+/// The coverage of one input.
 #[derive(Debug, PartialEq, Eq)]
 struct Reached {
     file: PathBuf,
@@ -82,7 +82,7 @@ fn read(control: &str) -> Vec<Reached> {
     reached
 }
 
-/// One after the other, whichever reaches most that no earlier one did for what it costs, as long as there is room.
+/// Picks inputs greedily, each the one with most new features for its cost, as long as there is room.
 fn choose(mut reached: Vec<Reached>) -> Vec<PathBuf> {
     let (mut known, mut bytes, mut chosen) = (BTreeSet::new(), 0, Vec::new());
     while chosen.len() < INPUTS_MAX {
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_merge_found_is_read() {
+    fn merge_output_is_parsed() {
         let control = "2\n0\nc/a\nc/b\nSTARTED 0 10\nFT 0 1 2 3\nCOV 0 7\nSTARTED 1 4\nFT 1 2\nCOV 1 7\n";
         let all = read(control);
         assert_eq!(all[0], Reached { file: "c/a".into(), size: 10, features: vec![1, 2, 3] });
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn few_inputs_that_reach_most_are_chosen() {
+    fn corpus_keeps_few_inputs_that_reach_most() {
         let input = |name: &str, size, features: &[u32]| Reached {
             file: name.into(),
             size,

@@ -1,6 +1,6 @@
-//! What libFuzzer says while it runs.
+//! The output of libFuzzer while it runs.
 
-/// As far as a run has come.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// Inputs that earlier rounds ran.
@@ -26,7 +26,7 @@ impl Progress {
         self.earlier += std::mem::take(&mut self.inputs);
     }
 
-    /// Takes in a line.
+    /// Parses a line.
     pub(crate) fn read(&mut self, line: &str) {
         if let Some(count) = line.strip_prefix("stat::number_of_executed_units:") {
             self.inputs = count.trim().parse().unwrap_or(self.inputs);
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_tell_how_far_it_is() {
+    fn progress_is_read_from_output_lines() {
         let mut progress = Progress::default();
         for line in [
             "INFO: Seed: 3",

@@ -38,10 +38,10 @@ pub(crate) struct Place<'a> {
     pub(crate) program: &'a Path,
 }
 
-/// What became of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
-    /// How far it came.
+    /// Its progress.
     pub(crate) progress: Progress,
     /// What is wrong, if anything is.
     pub(crate) fault: Option<String>,
@@ -109,7 +109,7 @@ impl Place<'_> {
         Ok(Outcome { progress, fault, skipped, inputs })
     }
 
-    /// Runs the program once; what is wrong, if anything is.
+    /// Runs the program once; returns what is wrong, if anything.
     fn round(
         &self,
         target: &Target,
@@ -158,8 +158,8 @@ impl Place<'_> {
 }
 
 impl Place<'_> {
-    /// Makes random inputs of all lengths. What libFuzzer makes of nothing grows by a byte now and then: a target that runs
-    /// a few inputs a second would not see more than one step of anything.
+    /// Makes random inputs of all lengths. Inputs that libFuzzer makes from nothing grow by a byte now and then: a
+    /// target of a few inputs a second would never see more than one step.
     fn sow(&self, target: &Target, seed: u32) -> Result<PathBuf> {
         let folder = self.folder.join("seeds").join(target.name);
         let _ = fs::remove_dir_all(&folder);
@@ -186,7 +186,7 @@ fn skip(printed: &str) -> Option<String> {
     printed.lines().find_map(|line| line.strip_prefix("SKIPPED: ")).map(str::to_owned)
 }
 
-/// What is wrong with a round of so many inputs that ended so.
+/// The error of a round of so many inputs with this exit status.
 fn fault(status: Option<ExitStatus>, inputs: u64, stopped: bool) -> Option<String> {
     match status {
         _ if stopped => None,
@@ -213,7 +213,7 @@ fn watch(child: &mut Child, end: Instant, stop: &AtomicBool) -> Result<Option<Ex
     }
 }
 
-/// Reads what a target says.
+/// Reads the output of a target.
 struct Listener {
     lines: BufReader<std::process::ChildStderr>,
     log: File,
@@ -249,7 +249,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     #[test]
-    fn a_target_that_ran_nothing_is_wrong_unless_it_says_why() {
+    fn target_that_ran_nothing_fails_unless_skipped() {
         let end = Some(ExitStatus::from_raw(0));
         assert_eq!(fault(end, 1, false), None);
         assert!(fault(end, 0, false).is_some() && fault(None, 1, false).is_some());

@@ -36,7 +36,12 @@ pub(crate) const TARGETS: &[Target] = &[
     target("ring_state", RING, "hostile_state_is_refused_or_harms_its_own_ring_only", 4096),
     target("messages", "crates/wire/tests/hostile.rs", "hostile_bytes_as_a_message", 1024),
     target("ip_heads", "crates/wire/tests/hostile.rs", "hostile_bytes_as_an_ip_packet", 2048),
-    target("scratchpads", "crates/fabric/tests/setup_hostile.rs", "any_words_in_the_scratchpads", 1024),
+    target(
+        "scratchpads",
+        "crates/fabric/tests/setup_hostile.rs",
+        "scratchpads_hostile_words_do_no_harm",
+        1024,
+    ),
     target("soft_frames", "crates/port/tests/soft_frames.rs", "hostile_frames_and_registers", 2048),
     target("requests", "crates/node/tests/fuzz/requests.rs", "any_requests_of_programs", 2048),
     target(
@@ -156,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_knows_where_it_is() {
+    fn target_knows_its_path() {
         let plain = target("a", "crates/shm/tests/ring_hostile.rs", "f", 1);
         assert_eq!((plain.package().as_str(), plain.test()), ("crosslane-shm", "ring_hostile"));
         assert_eq!(plain.path(), "f");
@@ -169,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique() {
+    fn target_names_are_unique() {
         let names: BTreeSet<_> = TARGETS.iter().map(|target| target.name).collect();
         assert_eq!(names.len(), TARGETS.len());
     }

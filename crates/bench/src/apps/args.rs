@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_bounded() {
+    fn args_times_are_bounded() {
         assert_eq!(seconds("0.5"), Ok(0.5));
         assert!(seconds("0").is_err() && seconds("x").is_err() && seconds("NaN").is_err());
     }

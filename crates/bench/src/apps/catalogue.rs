@@ -1,4 +1,4 @@
-//! The programs: what each does, what it needs, how it is started and read. A line here is a line of the table.
+//! The programs: what each does and needs, how it is started, and how its output is parsed. A line here is a line of the table.
 
 use super::servers;
 use super::sides::{Sides, whole};
@@ -23,7 +23,7 @@ pub(super) struct App {
     pub(super) title: &'static str,
     /// What it counts.
     pub(super) unit: Unit,
-    /// One of those, for people: processor time is of one.
+    /// The noun for one of those: processor time is given per unit.
     pub(super) per: &'static str,
     /// What must be installed.
     pub(super) needs: &'static [Need],
@@ -31,22 +31,22 @@ pub(super) struct App {
     pub(super) serve: Serve,
     /// Its client.
     pub(super) client: Client,
-    /// What the client did, by what it printed.
+    /// Parses the client's work from its output.
     pub(super) read: fn(&str) -> Result<Work>,
     /// How long each server is asked before anything counts, s: one that compiles while it runs.
     pub(super) warm_up: f64,
-    /// Why it is below TCP, if it is and that is known.
+    /// Why it is below TCP, if that is so and the reason is known.
     pub(super) limit: Option<&'static str>,
 }
 
 type Serve = fn(&Site<'_>) -> Result<Vec<Server>>;
 
-/// What asks.
+/// The client.
 #[derive(Clone, Copy)]
 pub(super) enum Client {
     /// A script, to count in one of its kinds.
     Script(Script, &'static str),
-    /// Something else, for so many seconds.
+    /// Another program, for so many seconds.
     Program(fn(&Sides<'_>, f64) -> Result<Command>),
     /// Two processes, and the bytes that go there and back.
     Mpi(Mpi, usize),
@@ -58,7 +58,7 @@ const HAPROXY: &[Need] =
 const REDIS: &[Need] =
     &[Need::new("redis-server", "redis-server"), Need::new("redis-benchmark", "redis-tools")];
 const POSTGRES: &[Need] = &[Need::new(servers::POSTGRES_CONTROL, "postgresql")];
-/// How long a Java server compiles what it does most, s.
+/// How long a Java server compiles its most used code, s.
 const COMPILING: f64 = 12.0;
 /// Why bytes are spliced more slowly.
 const SPLICE: &str = "the kernel's splice moves references to pages from socket to socket; a stream's bytes are copied into the \
@@ -70,7 +70,7 @@ const HANDSHAKE: &str =
 const SET_UP: &str = "a stream is announced before its handshake: two round trips in which the daemons and both programs wake \
      one after the other, where TCP's one wakes the server only";
 
-/// What most have in common: requests in a second.
+/// The unit of most: requests a second.
 const USUAL: App = App {
     name: "",
     title: "",
@@ -213,7 +213,7 @@ const KAFKA: App = App {
     ..USUAL
 };
 
-/// A producer compiles for some seconds; only what comes behind counts.
+/// A producer compiles for some seconds; only what follows counts.
 fn producer(sides: &Sides<'_>, manner: Manner, seconds: f64) -> Result<Command> {
     kafka::producer(&sides.client, manner, whole(seconds).max(11))
 }
@@ -252,7 +252,7 @@ fn redis_benchmark(sides: &Sides<'_>, seconds: f64) -> Result<Command> {
 /// Requests that take redis over TCP about a second, and what one of its rates stands for.
 const REQUESTS: u32 = 100_000;
 
-/// The number before or behind a word of a program's report.
+/// The number before or behind a word of a program's output.
 fn number(text: &str) -> Result<f64> {
     text.trim().trim_matches(['"', ',']).parse().with_context(|| format!("{text:?} is no number"))
 }
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_clients_print_is_read() {
+    fn client_output_is_parsed() {
         let wrk = read_wrk(include_str!("../captured/wrk.txt")).unwrap();
         assert!((wrk.rate() - 57405.59).abs() < 0.01 && wrk.count > 1000.0, "{wrk:?}");
         assert!(read_wrk("1 requests in 1s\nSocket errors: read 1\nRequests/sec: 1").is_err());
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn every_program_says_what_it_needs_and_counts() {
+    fn catalogue_every_program_has_needs_and_a_unit() {
         for app in APPS {
             assert!(!app.name.is_empty() && !app.title.is_empty() && !app.needs.is_empty(), "{}", app.name);
         }

@@ -12,7 +12,7 @@ use crate::affinity::{confined, on};
 use crate::figure::{Figure, Report};
 use crate::place;
 use crate::program::VETH;
-use crate::progress::{USUAL, line, progress, tell};
+use crate::progress::{USUAL, line, print, progress};
 use anyhow::{Result, anyhow};
 use catalogue::App;
 use crosslane_apps::need::missing;
@@ -21,7 +21,7 @@ use crosslane_lab::Lab;
 /// Least part of TCP's rate.
 const BAR: f64 = 0.95;
 
-/// What to measure.
+/// The options.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// How often each program runs on streams and on TCP.
@@ -41,7 +41,7 @@ impl Plan {
     }
 }
 
-/// Measures all that is wanted. What fails is a figure that says why it is missing.
+/// Measures the requested programs. A failure is a figure that says why it is missing.
 ///
 /// # Errors
 /// The lab does not come up.
@@ -57,7 +57,7 @@ pub fn measure(plan: &Plan) -> Result<Report> {
     let progress = progress((plan.apps().count() * plan.turns * 2) as u64, USUAL);
     for app in plan.apps() {
         let figures = run(app, &lab, plan, &progress);
-        figures.iter().for_each(|figure| tell(&progress, &line(figure)));
+        figures.iter().for_each(|figure| print(&progress, &line(figure)));
         report.warnings.extend(remark(app, &figures[0]));
         report.figures.extend(figures);
     }
@@ -98,7 +98,7 @@ mod tests {
     use crate::figure::{Sample, Unit};
 
     #[test]
-    fn what_is_below_its_bar_and_why() {
+    fn app_below_its_bar_is_reported_with_why() {
         let app = App { limit: Some("physics"), ..catalogue::APPS[0] };
         let rate = |ours: f64| {
             let sample = |value| Sample::new(vec![value]);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_apart() {
+    fn app_names_are_distinct() {
         let plan = |only: &[&str]| Plan {
             turns: 1,
             seconds: 1.0,

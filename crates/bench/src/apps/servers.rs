@@ -72,7 +72,7 @@ pub(super) fn nginx(at: &Site<'_>) -> Result<Vec<Server>> {
     Ok(vec![Server::start(command, at.port)?])
 }
 
-/// The proxy has the port; nginx has one that is near.
+/// The proxy has the port; nginx has a nearby one.
 pub(super) fn haproxy(at: &Site<'_>) -> Result<Vec<Server>> {
     let behind = Site { port: at.port + 400, ..*at };
     let mut servers = nginx(&behind)?;
@@ -81,7 +81,7 @@ pub(super) fn haproxy(at: &Site<'_>) -> Result<Vec<Server>> {
     Ok(servers)
 }
 
-/// A database that a server of another user has, since it refuses to be root; filled for pgbench.
+/// A database of a server that runs as another user, since it refuses to be root; filled for pgbench.
 pub(super) fn postgres(at: &Site<'_>) -> Result<Vec<Server>> {
     anyhow::ensure!(
         is_root(),
@@ -109,8 +109,8 @@ pub(super) fn postgres(at: &Site<'_>) -> Result<Vec<Server>> {
     Ok(vec![server])
 }
 
-/// A client that makes connections. Of those that are over the kernel keeps few: with tens of thousands it is the search for a
-/// free port that is measured.
+/// A client that makes connections. The kernel keeps few of the closed ones: with tens of thousands the search for a
+/// free port would be measured.
 pub(super) fn connecting(sides: &Sides<'_>, seconds: f64, kind: &str) -> Result<Command> {
     let mut limit = sides.client.command("sh")?;
     limit.args(["-c", "echo 4096 > /proc/sys/net/ipv4/tcp_max_tw_buckets"]);
@@ -118,7 +118,7 @@ pub(super) fn connecting(sides: &Sides<'_>, seconds: f64, kind: &str) -> Result<
     Script::Connections.rate(&sides.client, seconds, kind)
 }
 
-/// Who PostgreSQL's server is.
+/// The user of PostgreSQL's server.
 const AS_POSTGRES: [&str; 3] = ["--reuid=postgres", "--regid=postgres", "--clear-groups"];
 /// COPY WORD..: becomes the words behind `setpriv` with the preloaded library, if there is one, taken from a copy. Its path may
 /// begin with `/$LIB/../..`, which only the loader knows.

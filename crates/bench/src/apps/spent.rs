@@ -1,5 +1,5 @@
-//! Processor time of all that runs in some network namespaces, whoever started it, and of what this process started and has
-//! waited for.
+//! Processor time of all processes in some network namespaces, whoever started them, and of the children that this
+//! process has waited for.
 
 use crate::program::process::processor_time;
 use anyhow::{Context, Result};
@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(super) struct Hosts {
     namespaces: Vec<PathBuf>,
-    /// The processes that it was made of.
+    /// The daemons' processes.
     daemons: Vec<u32>,
 }
 
@@ -34,8 +34,8 @@ impl Hosts {
         Duration::from_nanos(nanos).as_secs_f64()
     }
 
-    /// Processor time so far, s: of their processes, of those that these waited for, and of all that this process waited for.
-    /// It is as fine as the kernel tells, 10 ms for each process.
+    /// Processor time so far, s: of their processes, of those that these waited for, and of all that this process
+    /// waited for. The kernel's resolution is 10 ms for each process.
     #[expect(clippy::cast_precision_loss, reason = "a figure")]
     pub(super) fn spent(&self) -> f64 {
         let all = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_child_used_is_counted() {
+    fn processor_time_of_a_child_is_counted() {
         let nobody = Hosts { namespaces: Vec::new(), daemons: Vec::new() };
         let before = nobody.spent();
         let mut shell = std::process::Command::new("sh");

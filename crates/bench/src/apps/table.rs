@@ -62,7 +62,7 @@ mod tests {
     use crate::figure::{Sample, Unit};
 
     #[test]
-    fn a_program_is_one_line() {
+    fn table_has_one_line_per_program() {
         let figure = |case: &str, unit, ours: &[f64]| {
             let figure = Figure::new("grpc", case, unit, Sample::new(ours.to_vec())).by_turns();
             let figure = figure.against(VETH, Sample::new(vec![100.0, 100.0, 100.0]));

@@ -18,19 +18,19 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a client may take beside the time that it measures.
+/// How long a client may take in addition to the time that it measures.
 const BESIDE: Duration = Duration::from_secs(40);
 
 /// Interfaces of streams and of the kernel's TCP in each host: the fabric's, and the first cable's veth.
 const INTERFACES: [&str; 2] = ["xl0", "c1"];
 
-/// What all turns gave: streams first, then TCP.
+/// The results of all turns: streams first, then TCP.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
     rates: [Vec<f64>; 2],
     /// Processor time of one unit of work, us.
     spent: [Vec<f64>; 2],
-    /// Most that was stolen in a run that counts, percent.
+    /// The highest steal of a run that counts, percent.
     steal: f64,
 }
 
@@ -114,7 +114,7 @@ impl<'a> Way<'a> {
         let said = run(command, BESIDE + Duration::from_secs_f64(seconds))?;
         let (spent, daemons) = (hosts.spent() - before, hosts.spent_by_daemons() - daemons);
         let work = (app.read)(&said)?;
-        // Who knows what its processes took knows it better than we do: some are nobody's children.
+        // A client that reports its processor time knows it better: some of its processes are nobody's children.
         let spent = work.processor.map_or(spent, |processor| processor + daemons);
         ensure!(
             carried.is_none() || self.place.carried() > carried,

@@ -18,7 +18,7 @@ use crosslane_lab::{Lab, Options, Preload, Topology};
 use sides::{Offer, Outcome, Question};
 use std::path::PathBuf;
 
-/// What is measured.
+/// The operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize)]
 pub enum Operation {
     /// One-sided: store into another program's memory
@@ -29,7 +29,7 @@ pub enum Operation {
     Atomic,
 }
 
-/// How much is measured.
+/// The options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// What.
@@ -62,7 +62,7 @@ impl Plan {
     }
 }
 
-/// One figure to be: a question for the requester, and what it is held against.
+/// One figure to measure: a request to the requester, and its references.
 struct Measured {
     question: Question,
     group: String,
@@ -96,7 +96,7 @@ pub fn measure(plan: &Plan, cores: Cores) -> Result<Report> {
     Ok(report)
 }
 
-/// The program whose memory it is, and the one that asks.
+/// The owner of the memory, and the requester.
 fn sides(lab: &Lab, program: &PathBuf, host: &str, cores: Cores) -> Result<[Speaker; 2]> {
     let side = |host, role: &str, what: &str| {
         let mut command = lab.command(host, Preload::Off, program)?;
@@ -104,7 +104,7 @@ fn sides(lab: &Lab, program: &PathBuf, host: &str, cores: Cores) -> Result<[Spea
         Speaker::start(command)
     };
     let mut owner = side(host, "--own", &lab.address(host)?.to_string())?;
-    let offer: Offer = owner.hear().context("the owner")?;
+    let offer: Offer = owner.receive().context("the owner")?;
     let requester = side("h1", "--request", &serde_json::to_string(&offer)?)?;
     Ok([owner, requester])
 }
@@ -142,7 +142,7 @@ fn figure(plan: &Plan, measured: &Measured, requester: &mut Speaker, limits: &mu
     let (mut ours, mut limit) = (Vec::new(), Vec::new());
     for _ in 0..plan.runs {
         requester.say(&measured.question)?;
-        ours.push(value(requester.hear().context("the requester")?, size, unit));
+        ours.push(value(requester.receive().context("the requester")?, size, unit));
         let (near, _) = limits.run(|key| keyed(case, key))?;
         limit.push(value(Outcome { seconds: near.seconds, count: near.messages }, size, unit));
     }
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_case_has_a_group_of_its_own_and_a_limit_in_its_unit() {
+    fn case_has_its_own_group_and_a_limit_in_its_unit() {
         let all = vec![Operation::Put, Operation::Get, Operation::Atomic];
         let cases = cases(&Plan::new(all, true), "here");
         let count = |what: &str| cases.iter().filter(|case| case.group == what).count();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_in_their_unit() {
+    fn case_values_are_in_their_unit() {
         let outcome = Outcome { seconds: 0.5, count: 1000 };
         let values = [Unit::Nanoseconds, Unit::PerSecond, Unit::GigabitsPerSecond];
         assert_eq!(values.map(|unit| value(outcome, 125_000, unit)), [500_000.0, 2000.0, 2.0]);

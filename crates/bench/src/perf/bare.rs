@@ -1,5 +1,5 @@
-//! The limit: a bare two-copy byte ring in shared memory, with two indices and nothing else. It believes its peer,
-//! has no records, never sleeps, and uses all of its 8 MB from the start.
+//! The limit: a bare two-copy byte ring in shared memory, with two indices and nothing else. It trusts its peer, has no
+//! records, never sleeps, and uses all of its 8 MB from the start.
 
 use super::link::{Link, RING_BYTES};
 use super::transport::{PEER_TIMEOUT, Transport, Wait};
@@ -13,7 +13,7 @@ const SENT: usize = 0x200;
 const TAKEN: usize = 0x240;
 /// Bytes that are published at a time, so that the reader copies one piece while the writer copies the next.
 const PIECE: usize = 64 * 1024;
-/// Looks in vain before the processor is given to others.
+/// Failed looks before the processor is yielded.
 const SPINS: u32 = 20_000;
 
 /// One end.
@@ -24,16 +24,16 @@ pub struct Bare<'a> {
     /// The other side's index as last seen.
     free_until: u64,
     taken: u64,
-    /// What the other side was told of `taken`.
-    told: u64,
+    /// The value of `taken` that the other side knows.
+    published: u64,
     /// The other side's index as last seen.
     full_until: u64,
 }
 
 impl<'a> Bare<'a> {
-    /// Begins anew.
+    /// Resets the ring.
     pub fn new(link: &'a Link) -> Self {
-        Self { link, sent: 0, free_until: RING_BYTES, taken: 0, told: 0, full_until: 0 }
+        Self { link, sent: 0, free_until: RING_BYTES, taken: 0, published: 0, full_until: 0 }
     }
 
     /// Clears the words that this side keeps with the other, before either begins.
@@ -43,11 +43,11 @@ impl<'a> Bare<'a> {
         }
     }
 
-    /// Tells how much was taken, if it is at least `least` more than the other side knows of.
+    /// Publishes how much was taken, if it is at least `least` more than the other side knows of.
     #[inline]
-    fn tell(&mut self, least: u64) {
-        if self.taken - self.told >= least {
-            self.told = self.taken;
+    fn publish(&mut self, least: u64) {
+        if self.taken - self.published >= least {
+            self.published = self.taken;
             self.link.out.store_u64(TAKEN, self.taken);
         }
     }
@@ -92,13 +92,13 @@ impl Transport for Bare<'_> {
             let there = usize::try_from(self.full_until - self.taken).unwrap_or(0);
             let count = (target.len() - done).min(there).min(to_end).min(PIECE);
             if count == 0 {
-                self.tell(1);
+                self.publish(1);
                 break;
             }
             self.link.inb.read(at, &mut target[done..done + count]);
             done += count;
             self.taken += count as u64;
-            self.tell(RING_BYTES / 8);
+            self.publish(RING_BYTES / 8);
         }
         Ok(done)
     }

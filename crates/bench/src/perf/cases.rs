@@ -11,7 +11,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// What carries the bytes.
+/// The transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Over {
     /// Crosslane's ring.
@@ -20,7 +20,7 @@ pub enum Over {
     Bare,
 }
 
-/// What is measured. Times are in milliseconds, sizes in bytes.
+/// A case. Times are in milliseconds, sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Case {
     /// One cache line there and back.
@@ -56,7 +56,7 @@ pub enum Case {
     },
 }
 
-/// What one side saw.
+/// The result of one side.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// How long it took, s.
@@ -122,7 +122,7 @@ impl Case {
     }
 }
 
-/// Waits until the line holds something else than `old`, and returns what.
+/// Waits until the line holds another value than `old`, and returns it.
 #[inline]
 fn await_line(link: &Link, old: u64) -> Result<u64> {
     let mut start = None;
@@ -275,7 +275,7 @@ fn receive_all(transport: &mut impl Transport, size: usize) -> Result<u64> {
     }
 }
 
-/// Sends and receives by turns, whatever goes, until the last message has gone out and the other's has come in.
+/// Sends and receives by turns, whatever is possible, until the last message has gone out and the other's has come in.
 fn exchange(transport: &mut impl Transport, size: usize, end: Instant) -> Result<u64> {
     let (mut message, mut target) = (vec![MORE; size], vec![0; size]);
     let (mut sent, mut received, mut at, mut from) = (0, 0, 0, 0);

@@ -1,4 +1,4 @@
-//! `crosslane perf`: what a program gets that uses the rings directly, beside the limits of the machine.
+//! `crosslane perf`: the speed of a program that uses the rings directly, beside the limits of the machine.
 //!
 //! Two processes (a process and a copy of itself), each on a processor of its own, share two segments as two
 //! neighbours do. Every case runs over Crosslane's ring and over a bare two-copy ring in the same memory, by turns,

@@ -1,4 +1,4 @@
-//! Which cases `perf` measures, and what becomes of the runs.
+//! Which cases `perf` measures, and how their results become figures.
 
 use super::cases::{Case, Outcome, Over, PERCENTILES};
 use super::session::Session;
@@ -13,7 +13,7 @@ use indicatif::ProgressBar;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A part of what is measured.
+/// A part of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
     /// One processor's stores into a segment, by size and kind of copy
@@ -45,7 +45,7 @@ impl FromStr for Size {
     }
 }
 
-/// How much is measured.
+/// The options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Sizes of writes into a window, bytes.
@@ -54,8 +54,8 @@ pub struct Plan {
     pub messages: Vec<usize>,
     /// Sizes of messages of a stream, bytes.
     pub streams: Vec<usize>,
-    /// Repetitions of each case: many short ones rather than few long ones, so that what disturbs the machine for a
-    /// moment meets all cases alike and does not reach the medians.
+    /// Repetitions of each case: many short ones rather than few long ones, so that a brief disturbance of the machine
+    /// meets all cases alike and does not reach the medians.
     pub runs: usize,
     /// How long each run of a case lasts, ms.
     pub millis: u64,
@@ -107,7 +107,7 @@ impl Plan {
         self.runs * (copies * self.writes.len() + 4 * self.messages.len() + lines + 4 * self.streams.len())
     }
 
-    /// Shows how far a run is, on standard error if that is a terminal.
+    /// Shows the progress, on standard error if that is a terminal.
     fn progress(&self) -> ProgressBar {
         progress(self.steps() as u64, "  {bar:30} {pos}/{len}  {elapsed}  about {eta} left  {msg}")
     }
@@ -180,7 +180,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Says what is measured now: beside the bar, or in a line of its own where there is no terminal for one.
+    /// Shows the present case: beside the bar, or in a line of its own without a terminal.
     fn begin(&self, part: &'static str) {
         if self.progress.is_hidden() {
             eprintln!("  {}/{} {part}", self.progress.position(), self.progress.length().unwrap_or(0));
@@ -330,12 +330,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_written_as_people_do() {
+    fn size_is_written_with_a_suffix() {
         assert_eq!([8, 1000, 4096, 131_072, 8 << 20].map(bytes), ["8 B", "1000 B", "4 KB", "128 KB", "8 MB"]);
     }
 
     #[test]
-    fn sizes_are_read_as_people_write_them() {
+    fn size_is_read_with_a_suffix() {
         let sizes = ["8", "64k", "128K", "8M"].map(|text| text.parse::<Size>().unwrap().0);
         assert_eq!(sizes, [8, 65_536, 131_072, 8 << 20]);
         for text in ["", "7", "9M", "K", "1G", "-1", "99999999999999999999M", "18014398509481984K"] {
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_narrowed_to_parts_and_sizes() {
+    fn plan_is_narrowed_to_parts_and_sizes() {
         let mut plan = Plan::quick();
         plan.narrow(&[], &[]);
         assert_eq!(plan, Plan::quick());
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn cases_run_by_turns() {
+    fn plan_cases_run_by_turns() {
         let mut order = Vec::new();
         let samples = by_turns(2, &[1.0, 2.0], &ProgressBar::hidden(), |&case| {
             order.push(case);

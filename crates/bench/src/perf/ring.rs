@@ -26,7 +26,7 @@ pub struct Ring<'a> {
 }
 
 impl<'a> Ring<'a> {
-    /// Begins anew on memory that both sides have left alone. `key` must be the same on both sides and new.
+    /// Resets the ring on memory that both sides leave alone. `key` must be the same on both sides and new.
     pub fn new(link: &'a Link, key: u64) -> Self {
         let limit_ns = if link.shared_core { 0 } else { SPIN_NS };
         let (producer, consumer, budget) = (Producer::default(), Consumer::default(), Budget::default());
@@ -43,7 +43,7 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// After something was published: wakes the other side if it said that it would sleep for that.
+    /// After publishing: wakes the other side if it announced that it sleeps for that.
     fn published(&self, want: usize) -> Result<()> {
         self.link.out.fence();
         if self.link.inb.load_u64(want) != 0 { self.link.wake() } else { Ok(()) }

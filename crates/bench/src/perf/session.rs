@@ -1,9 +1,9 @@
-//! The side that answers: a copy of this process that is told case after case.
+//! The answering side: a copy of this process that gets case after case.
 
 use super::cases::{Case, Outcome};
 use super::link::{Descriptors, Link};
 use crate::affinity::{Cores, Pin};
-use crate::speaker::{Reaped, Speaker, end_with_parent, own_program, tell};
+use crate::speaker::{Reaped, Speaker, end_with_parent, own_program, write_line};
 use anyhow::{Context, Result};
 use crosslane_passing as passing;
 use rustix::net::{RecvFlags, SendFlags};
@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-/// What the answering side must know.
+/// The parameters of the answering side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Invitation {
     core: usize,
@@ -24,7 +24,7 @@ struct Invitation {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Here;
 
-/// The measuring side's hold of the other.
+/// The measuring side's handle of the answering one.
 #[derive(Debug)]
 pub struct Session {
     link: Link,
@@ -50,26 +50,26 @@ impl Session {
         let invitation = serde_json::to_vec(&invitation)?;
         passing::send(&near, &invitation, &descriptors.all(), SendFlags::empty())?;
         let mut session = Self::new(&descriptors, cores, Speaker::over(near, Some(child))?)?;
-        let Here = session.lines.hear().context("the answering process does not start")?;
+        let Here = session.lines.receive().context("the answering process does not start")?;
         Ok(session)
     }
 
-    /// Talks to an other side that was started already, on `descriptors`.
+    /// Connects to an answering side that was started already, on `descriptors`.
     pub fn new(descriptors: &Descriptors, cores: Cores, lines: Speaker) -> Result<Self> {
         let link = descriptors.link(true, cores.is_shared())?;
         Ok(Self { link, lines, key: 1, _pin: Pin::to(cores.near)? })
     }
 
-    /// Runs one case on both sides: what this side saw, and what the other did. `case` gets the mark key.
+    /// Runs one case on both sides; returns the results of this and of the other side. `case` gets the mark key.
     pub fn run(&mut self, case: impl FnOnce(u64) -> Case) -> Result<(Outcome, Outcome)> {
-        // The key guards no secret here: it only tells one case's records from another's.
+        // The key guards no secret here: it only distinguishes the records of one case from another's.
         self.key += 1 << 32;
         let case = case(self.key);
         case.clear(&self.link);
         self.lines.say(&case)?;
-        let Here = self.lines.hear().context("the answering side does not begin")?;
+        let Here = self.lines.receive().context("the answering side does not begin")?;
         let near = case.near(&self.link)?;
-        let far = self.lines.hear().context("the answering side does not end")?;
+        let far = self.lines.receive().context("the answering side does not end")?;
         Ok((near, far))
     }
 }
@@ -90,7 +90,7 @@ pub fn answer() -> Result<()> {
     let (invitation, descriptors) = receive_descriptors(&socket).context("only perf itself starts this")?;
     let _pin = Pin::to(invitation.core)?;
     let link = descriptors.link(false, invitation.shared_core)?;
-    tell(&mut socket, &Here)?;
+    write_line(&mut socket, &Here)?;
     serve(&link, socket)
 }
 
@@ -99,8 +99,8 @@ pub fn serve(link: &Link, mut socket: UnixStream) -> Result<()> {
     for line in BufReader::new(socket.try_clone()?).lines() {
         let case: Case = serde_json::from_str(&line?)?;
         case.clear(link);
-        tell(&mut socket, &Here)?;
-        tell(&mut socket, &case.far(link)?)?;
+        write_line(&mut socket, &Here)?;
+        write_line(&mut socket, &case.far(link)?)?;
     }
     Ok(())
 }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn every_case_runs_over_both_rings() {
+    fn case_runs_over_both_rings() {
         with_session(|session| {
             let millis = 2;
             assert!(session.run(|_| Case::Line { millis }).unwrap().0.messages > 0);

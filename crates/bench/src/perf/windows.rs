@@ -23,7 +23,7 @@ impl Window {
         Ok(Self { private: source.clone(), segment, source })
     }
 
-    /// Gb/s of writes of `size` bytes, one behind the other.
+    /// Gb/s of writes of `size` bytes, back to back.
     pub(super) fn rate(&self, strategy: Strategy, size: usize, time: Duration) -> f64 {
         run(self.source.len(), size, time, |at| {
             self.segment.write_by(strategy, at, &self.source[at..at + size]);

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_speed_counts_only_if_all_bytes_came() {
+    fn curl_speed_counts_only_if_all_bytes_came() {
         assert_eq!(parse("268435456 1000000000\n").unwrap(), 8.0);
         assert!(parse("268435455 1000000000\n").is_err());
         assert!(parse("").is_err());

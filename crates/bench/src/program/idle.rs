@@ -1,4 +1,4 @@
-//! What a hundred connections cost on which nothing moves.
+//! The processor time of a hundred connections on which nothing moves.
 
 use super::connect::{python, serve, with_script};
 use super::process::{Server, processor_time};
@@ -30,8 +30,8 @@ pub fn used(pids: &[u32], time: Duration) -> Result<f64> {
         let times: Option<Vec<u64>> = pids.iter().map(|&pid| processor_time(pid)).collect();
         times.map(|times| times.iter().sum::<u64>()).context("a process ended while it should be idle")
     };
-    // What the set-up left behind (adaptive spinning, timers) is over after a moment; this time is not a wait for
-    // something but what is measured.
+    // After-effects of the set-up (adaptive spinning, timers) end within a moment. The later sleep is no wait, but the
+    // measurement.
     std::thread::sleep(Duration::from_millis(500));
     let (before, start) = (used()?, Instant::now());
     std::thread::sleep(time);

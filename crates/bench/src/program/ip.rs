@@ -1,4 +1,4 @@
-//! What programs reach that no library accelerates: the fabric's IP against the kernel's own pair of interfaces.
+//! Programs without acceleration: the fabric's IP against the kernel's own pair of interfaces.
 
 use super::process::{Server, run};
 use super::relay::relay;
@@ -34,9 +34,9 @@ const fn plain(metric: Metric) -> Metric {
 /// Pause between two pings.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// `ping`, a few times a second: everything on the way sleeps in between. Beside it what three sleepers take who wake
-/// each other and do nothing else: two daemons and the one who waits for the answer. The kernel answers; something that can
-/// be ended stands in for the server.
+/// `ping`, a few times a second: everything on the way sleeps in between. The reference beside it is three sleepers
+/// that only wake each other: two daemons and the process that waits for the answer. The kernel answers the ping; the
+/// server is a placeholder that can be ended.
 const PING: Program = Program {
     name: "IP: ping",
     needs: &["ping"],
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mean_is_read() {
+    fn ping_mean_is_parsed() {
         let out = "5 packets transmitted, 5 received, 0% packet loss, time 816ms\n\
                    rtt min/avg/max/mdev = 0.043/0.059/0.066/0.008 ms\n";
         assert_eq!(parse(out).unwrap(), 59.0);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_against_the_pair_of_interfaces() {
+    fn ip_bars_are_against_the_pair_of_interfaces() {
         for program in over_ip() {
             let metrics = program.metrics;
             assert!(metrics[0].bar.is_some() && metrics.iter().all(|metric| metric.against == VETH));

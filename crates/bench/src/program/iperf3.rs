@@ -45,13 +45,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_receivers_rate_is_read() {
+    fn iperf3_receivers_rate_is_parsed() {
         let rate = parse(include_str!("../captured/iperf3.json")).unwrap();
         assert!((rate - 22.329).abs() < 0.01, "{rate}");
     }
 
     #[test]
-    fn errors_are_passed_on() {
+    fn iperf3_errors_are_passed_on() {
         let error = parse(include_str!("../captured/iperf3-refused.json")).unwrap_err().to_string();
         assert!(error.contains("Connection refused"), "{error}");
         assert!(parse("").is_err());

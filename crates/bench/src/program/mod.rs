@@ -1,4 +1,4 @@
-//! Unmodified programs: how each is started, what it prints, what is read from that.
+//! Unmodified programs: how each is started, and how its output is parsed.
 
 mod connect;
 mod curl;
@@ -22,16 +22,16 @@ use std::time::Duration;
 /// How long a client may take whose work is a number of requests.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// One number that a program gives.
+/// One number of a program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Metric {
     /// What it is.
     pub case: &'static str,
     /// In what.
     pub unit: Unit,
-    /// The reference that the bar speaks of.
+    /// The reference of the bar.
     pub against: &'static str,
-    /// Least ratio to that, and the ratio that we want.
+    /// Least ratio to that, and the desired one.
     pub bar: Option<(f64, Option<f64>)>,
     /// The bar is against this other metric (by index) of the reference.
     pub other: Option<usize>,
@@ -77,12 +77,12 @@ pub struct Program {
     pub metrics: &'static [Metric],
     /// Starts the server. Fails if it does not listen.
     pub serve: fn(&dyn Place, u16) -> Result<Server>,
-    /// Runs the client once: one number for each metric. Fails if it fails, takes too long, or prints what is not
-    /// understood.
+    /// Runs the client once: one number for each metric. Fails if the client fails, takes too long, or prints something
+    /// that cannot be parsed.
     pub measure: fn(&dyn Place, u16, Effort) -> Result<Vec<f64>>,
 }
 
-/// The programs that have bars, and those that people ask about.
+/// The programs that have bars, and other well-known ones.
 pub fn all() -> Vec<Program> {
     let web = [web::requests(), curl::LARGE_FILE, web::CONNECTIONS];
     [&[IPERF3, SOCKPERF, redis::ONE, redis::FIFTY][..], &web, &[connect::LOOP, netperf::NETPERF]].concat()

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_read() {
+    fn netperf_rate_is_parsed() {
         assert_eq!(parse("THROUGHPUT=54321.12\n").unwrap(), 54321.12);
         assert!(parse("establish control: are you sure there is a netserver").is_err());
     }

@@ -1,4 +1,4 @@
-//! Programs that are started for a measurement: always ended, always within a time.
+//! Programs that are started for a measurement: always ended, always within a time limit.
 
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 /// How long a server may take to listen, and to end after it was asked to.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause between two looks at a server that does not listen yet: the kernel tells nobody.
+/// Pause between two looks at a server that does not listen yet: the kernel has no event for it.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// Bytes of a program's complaint that are passed on.
+/// Bytes of a program's error output that are passed on.
 const COMPLAINT: usize = 300;
 
 /// A server, and all that it started in its process group; asked to end when dropped, and made to.
@@ -28,7 +28,7 @@ impl Server {
     /// Starts a server and waits until something in its network namespace listens on `port`.
     ///
     /// # Errors
-    /// It cannot be started, ends at once, or does not listen in time: with what it said.
+    /// It cannot be started, ends at once, or does not listen in time; the error has its output.
     pub fn start(command: Command, port: u16) -> Result<Self> {
         Self::start_within(command, port, SERVER_TIMEOUT)
     }
@@ -89,7 +89,7 @@ impl Drop for Server {
 /// Runs a client to its end and returns what it wrote.
 ///
 /// # Errors
-/// It cannot be started, fails, or is not done within `limit`: with what it said.
+/// It cannot be started, fails, or is not done within `limit`; the error has its output.
 pub fn run(mut command: Command, limit: Duration) -> Result<String> {
     let (mut out, mut log) = (tempfile::tempfile()?, tempfile::tempfile()?);
     command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(log.try_clone()?);
@@ -176,7 +176,7 @@ fn complaint(file: &mut File) -> String {
     last_words(&text(file))
 }
 
-/// The end of what a program said, on one line.
+/// The end of a program's output, on one line.
 fn last_words(text: &str) -> String {
     let plain: String =
         text.split('\x1b').enumerate().map(|(number, part)| after_escape(number, part)).collect();
@@ -196,12 +196,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn complaints_are_one_plain_line() {
+    fn error_text_is_one_plain_line() {
         assert_eq!(last_words("a\n \x1b[2;35mb\x1b[0m c"), "a b c");
     }
 
     #[test]
-    fn listeners_are_found_in_the_kernels_table() {
+    fn listener_is_found_in_the_kernels_table() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         assert!(listens(std::process::id(), port));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_or_hangs_is_an_error_with_its_words() {
+    fn program_that_fails_or_hangs_is_an_error_with_its_output() {
         let shell = |script: &str| {
             let mut command = Command::new("sh");
             command.args(["-c", script]);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_gone_when_it_is_dropped() {
+    fn server_ends_when_dropped() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo here; exec sleep 60"]);
         let server = Server::start_speaking(command).unwrap();

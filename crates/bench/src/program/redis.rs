@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_read() {
+    fn redis_rate_is_parsed() {
         assert_eq!(parse(include_str!("../captured/redis.csv")).unwrap(), 54054.05);
         assert!(parse("\"test\",\"rps\"\n").is_err());
     }

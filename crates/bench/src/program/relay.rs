@@ -1,4 +1,4 @@
-//! The least that a packet's way through two daemons can take: sleepers that wake each other, and do nothing else.
+//! The least time that a packet's way through two daemons can take: sleepers that only wake each other.
 
 use anyhow::{Context, Result, anyhow, ensure};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anyone waits for another, who can only be late.
+/// How long a thread waits for another, which can only be late.
 const PEER_TIMEOUT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
-/// Mean time, us, until one who rings and then sleeps is woken by the answer. The first relay is woken, wakes the second,
-/// and looks for its answer without sleeping, as a daemon does; then it wakes the asker. All sleep for `pause` before
-/// each of `rounds`.
+/// Mean time, us, from a thread's ring until the answer wakes it. The first relay is woken, wakes the second, and looks
+/// for its answer without sleeping, as a daemon does; then it wakes the asker. All sleep for `pause` before each of
+/// `rounds`.
 ///
 /// # Errors
 /// There are no eventfds, or no threads.
@@ -24,7 +24,7 @@ pub(super) fn relay(rounds: u32, pause: Duration) -> Result<f64> {
     thread::scope(|scope| {
         let near = scope.spawn(|| -> Result<()> {
             for round in 1..=rounds {
-                hear(&first)?;
+                await_ring(&first)?;
                 wake(&second)?;
                 look(&answered, round)?;
                 wake(&asker)?;
@@ -33,7 +33,7 @@ pub(super) fn relay(rounds: u32, pause: Duration) -> Result<f64> {
         });
         let far = scope.spawn(|| -> Result<()> {
             for round in 1..=rounds {
-                hear(&second)?;
+                await_ring(&second)?;
                 answered.store(round, Ordering::Release);
             }
             Ok(())
@@ -43,7 +43,7 @@ pub(super) fn relay(rounds: u32, pause: Duration) -> Result<f64> {
             thread::sleep(pause);
             let start = Instant::now();
             wake(&first)?;
-            hear(&asker)?;
+            await_ring(&asker)?;
             spent += start.elapsed();
         }
         for relay in [near, far] {
@@ -58,10 +58,10 @@ fn wake(event: &OwnedFd) -> Result<()> {
     Ok(())
 }
 
-fn hear(event: &OwnedFd) -> Result<()> {
+fn await_ring(event: &OwnedFd) -> Result<()> {
     let mut polled = [PollFd::new(event, PollFlags::IN)];
     ensure!(retry_on_intr(|| poll(&mut polled, Some(&PEER_TIMEOUT)))? == 1, "nobody rang");
-    read(event, &mut [0; 8]).context("cannot hear")?;
+    read(event, &mut [0; 8]).context("cannot read the event")?;
     Ok(())
 }
 
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_round_is_answered_after_some_time() {
+    fn relay_answers_every_round() {
         let mean = relay(20, Duration::from_millis(1)).unwrap();
         assert!(mean > 0.0 && mean < 5e6, "{mean} us");
     }

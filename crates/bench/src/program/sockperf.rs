@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mean_and_percentiles_are_read() {
+    fn sockperf_mean_and_percentiles_are_parsed() {
         assert_eq!(parse(include_str!("../captured/sockperf.txt")).unwrap(), [11.909, 11.256, 12.518]);
         assert!(parse("sockperf: Test end").is_err());
     }

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_of_wrk_and_ab_are_read() {
+    fn wrk_and_ab_rates_are_parsed() {
         assert_eq!(number(include_str!("../captured/wrk.txt"), "Requests/sec:").unwrap(), 57405.59);
         assert_eq!(number(include_str!("../captured/ab.txt"), "Requests per second:").unwrap(), 15540.98);
         assert!(number("", "Requests/sec:").is_err());

@@ -1,8 +1,8 @@
-//! A plain program that sends, and one that receives: sockets of the standard library and nothing of ours, so that
-//! the library preloaded into them is what is measured.
+//! A plain program that sends, and one that receives: sockets of the standard library and nothing of ours, so that the
+//! preloaded library is measured.
 
 use crate::clock::clock;
-use crate::speaker::{end_with_parent, tell};
+use crate::speaker::{end_with_parent, write_line};
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, Read, Write};
@@ -14,7 +14,7 @@ const PEER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Largest size that a sender may announce, bytes.
 const SIZE_MAX: u64 = 64 << 20;
 
-/// What was moved.
+/// The traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
     /// Bytes that the receiver got.
@@ -24,7 +24,7 @@ pub struct Moved {
 }
 
 impl Moved {
-    /// Megabytes (10^6) in a second; 0 if there was no time.
+    /// Megabytes (10^6) a second; 0 if no time has passed.
     #[expect(clippy::cast_precision_loss, reason = "a figure")]
     pub fn rate(self) -> f64 {
         if self.nanos == 0 { 0.0 } else { self.bytes as f64 * 1e3 / self.nanos as f64 }
@@ -51,7 +51,7 @@ pub fn sink(port: u16) -> Result<()> {
     }
 }
 
-/// Reads what one sender sends, and tells it how much that was and how long it took.
+/// Reads the bytes of one sender, and reports their number and time to it.
 fn receive(mut peer: TcpStream) -> Result<()> {
     peer.set_read_timeout(Some(PEER_TIMEOUT))?;
     let mut word = [0; 8];
@@ -116,7 +116,7 @@ impl Flow {
     }
 }
 
-/// The sending program: connects, says so, is told on standard input when to begin, and tells what came of it.
+/// The sending program: connects, reports that, waits on standard input for its start, and prints its result.
 ///
 /// # Errors
 /// As [`Flow`]'s.
@@ -124,10 +124,10 @@ pub fn sender(to: SocketAddr, size: usize, time: Duration) -> Result<()> {
     end_with_parent()?;
     let flow = Flow::connect(to, size)?;
     let mut out = std::io::stdout();
-    tell(&mut out, &Connected)?;
+    write_line(&mut out, &Connected)?;
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
-    tell(&mut out, &flow.pour(serde_json::from_str(&line)?, time)?)
+    write_line(&mut out, &flow.pour(serde_json::from_str(&line)?, time)?)
 }
 
 #[cfg(test)]
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_poured_is_counted() {
+    fn flow_counts_bytes_sent() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
         let sink = std::thread::spawn(move || receive(listener.accept().unwrap().0).unwrap());
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_cannot_be_is_refused() {
+    fn flow_refuses_an_impossible_size() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         peer.write_all(&u64::MAX.to_ne_bytes()).unwrap();

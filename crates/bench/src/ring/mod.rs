@@ -23,7 +23,7 @@ use std::time::Duration;
 /// Ports of the receivers: accelerated ones, and plain ones.
 const PORT: u16 = 23_000;
 const PLAIN_PORT: u16 = 23_001;
-/// Time for all senders of a run, which have connected, to hear when they are to begin.
+/// Time for all connected senders of a run to learn when they are to begin.
 const START: Duration = Duration::from_millis(10);
 /// Least part of the rate at 1 MB that larger sizes must keep: the study's fell to pieces there.
 const COLLAPSE: f64 = 0.5;
@@ -47,7 +47,7 @@ const ONE_TO_BOTH: Flows = &[("h1", "h2"), ("h1", "h3")];
 const EVERYBODY: Flows =
     &[("h1", "h2"), ("h2", "h3"), ("h3", "h1"), ("h2", "h1"), ("h3", "h2"), ("h1", "h3")];
 
-/// How much is measured.
+/// The options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Sizes of writes and reads, bytes.
@@ -101,15 +101,15 @@ impl Rig {
         });
         let mut senders = senders.collect::<Result<Vec<_>>>()?;
         for sender in &mut senders {
-            let flow::Connected = sender.hear().context("a sender")?;
+            let flow::Connected = sender.receive().context("a sender")?;
         }
         let at = clock() + u64::try_from(START.as_nanos())?;
         senders.iter_mut().try_for_each(|sender| sender.say(&at))?;
-        let rate = |sender: &mut Speaker| Ok(sender.hear::<Moved>().context("a sender")?.rate());
+        let rate = |sender: &mut Speaker| Ok(sender.receive::<Moved>().context("a sender")?.rate());
         senders.iter_mut().map(rate).collect()
     }
 
-    /// All arrangements of one run: a pair's rate alone, one host's to each of both, each of all at once, and their sum.
+    /// All arrangements of one run: a pair's rate alone, one host's rate to each of its neighbours, each rate of all at once, and their sum.
     fn arrangements(&self, preload: Preload, size: usize, millis: u64) -> Result<[f64; 4]> {
         let alone = PAIRS.map(|pair| self.rates(preload, pair, size, millis)).into_iter();
         let alone = alone.collect::<Result<Vec<_>>>()?.concat();
@@ -118,7 +118,7 @@ impl Rig {
         Ok([mean(&alone), mean(&both), mean(&all), all.iter().sum()])
     }
 
-    /// All that is measured of one size.
+    /// All measurements of one size.
     fn figures(&self, plan: &Plan, size: usize) -> Result<Vec<Figure>> {
         let (mut ours, mut veth) = ([const { Vec::new() }; 4], [const { Vec::new() }; 4]);
         for _ in 0..plan.runs {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_the_studys_with_its_figures_beside() {
+    fn ring_table_shows_the_studys_figures_beside() {
         let text = table(&report(9500.0));
         let row = text.lines().find(|line| line.starts_with("512 KB")).unwrap();
         let cells: Vec<&str> = row.split_whitespace().collect();
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collapse_is_a_missed_bar() {
+    fn ring_collapse_is_a_missed_bar() {
         let collapsed = report(4000.0);
         assert_eq!(collapsed.failed().count(), 4);
         assert!(table(&collapsed).contains("MISSED 4 times"));

@@ -1,4 +1,4 @@
-//! One host of the study's ring: two ports, one buffer, and what it does when it is interrupted.
+//! One host of the study's ring: two ports, one buffer, and its interrupt handler.
 
 use anyhow::{Context, Result, bail, ensure};
 use crosslane_port::soft::SoftPort;
@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 pub const BUFFER: usize = 1 << 20;
 /// How long a host waits for another before it gives up.
 const PEER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest sleep, after which a host looks whether it is to stop.
+/// Longest sleep, after which a host checks whether it is to stop.
 const NAP: Duration = Duration::from_millis(20);
-/// Looks in vain before a host that polls lets others run.
+/// Failed looks before a polling host yields its processor.
 const LOOKS: u32 = 64;
 /// Bytes that a forwarding host moves at a time; they stay in its first-level cache between load and store.
 const PIECE: usize = 8 << 10;
@@ -31,7 +31,7 @@ const DATA: u32 = 1;
 const FREE: u32 = 2;
 const READY: u32 = 4;
 
-/// What the scratchpads say of a transfer.
+/// The scratchpads' description of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// Who sent it.
@@ -44,12 +44,12 @@ pub struct Transfer {
     pub length: u32,
 }
 
-/// How a host learns of a doorbell.
+/// How a host notices a doorbell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// It sleeps and is interrupted, as in the study.
     Interrupt,
-    /// It looks again and again: what is left of the study's times without its interrupts.
+    /// It polls: the study's times without its interrupts.
     Poll,
 }
 
@@ -109,12 +109,12 @@ impl Host {
         self.left.is_up() && self.right.is_up()
     }
 
-    /// Whether the right neighbour has told where its buffer is.
+    /// Whether the right neighbour has announced its buffer.
     pub fn is_ready(&self) -> bool {
         self.ready
     }
 
-    /// Set-up, first half: allots the buffer for the left neighbour, and tells id, address and length by scratchpads.
+    /// Set-up, first half: allots the buffer for the left neighbour, and announces id, address and length by scratchpads.
     pub fn offer(&mut self) -> Result<Inbound> {
         let range = SegmentRange { offset: 0, len: BUFFER as u64 };
         let buffer = self.left.map_inbound(0, range)?;
@@ -125,7 +125,7 @@ impl Host {
         Ok(buffer)
     }
 
-    /// Set-up, second half: opens the window that the right neighbour has told of.
+    /// Set-up, second half: opens the window that the right neighbour has announced.
     pub fn open(&mut self, buffer: Inbound) -> Result<()> {
         let word = |index| self.right.read_scratchpad(index);
         let (address, length) = (word(ADDRESS), word(LENGTH));
@@ -169,7 +169,7 @@ impl Host {
         Ok(())
     }
 
-    /// What the scratchpads say; what cannot be is an error.
+    /// Reads the scratchpads; impossible values are an error.
     fn read_transfer(&self) -> Result<Transfer> {
         let word = |index| self.left.read_scratchpad(index);
         let transfer = Transfer {
@@ -229,7 +229,7 @@ impl Host {
         }
     }
 
-    /// Until a port may have something, or a while has passed.
+    /// Waits until a port may have something, or a while has passed.
     fn pause(&mut self, wake: Wake) -> Result<()> {
         if wake == Wake::Poll {
             for _ in 0..LOOKS {

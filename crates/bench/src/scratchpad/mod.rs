@@ -5,9 +5,9 @@
 //! The interrupted host reads the scratchpads: if it is the destination it takes the data where they lie, otherwise it
 //! forwards the whole in the same way to its other neighbour, in one direction round the ring.
 //!
-//! The study does not say how a sender knows that buffer and scratchpads are free again. Here a doorbell says it back:
-//! the least that works. There is one set of scratchpads, so there is one transfer at a time on each cable; a buffer has 1 MB,
-//! and longer transfers are cut. With every host sending over two cables at once such a ring can come to a stand (each
+//! The study does not say how a sender learns that buffer and scratchpads are free again. Here a doorbell answers: the least that works.
+//! There is one set of scratchpads, so there is one transfer at a time on each cable; a buffer has 1 MB, and longer transfers are cut. With
+//! every host sending over two cables at once such a ring can deadlock (each buffer waits for the next one); no case here does that.
 //! buffer waits for the next one); nothing here does that.
 
 mod host;
@@ -28,7 +28,7 @@ const POLLED: &str = "scratchpads, polled";
 /// Bytes of the messages whose time is measured.
 const MESSAGE: usize = 64;
 
-/// What is measured.
+/// The options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Hosts in the ring.
@@ -125,8 +125,8 @@ struct Ours {
 }
 
 impl Ours {
-    /// Over one cable what `crosslane perf` has found; over more of them what `pumped` gives, run after run. The pumps are
-    /// gone when this returns: they would poll for a while, and the study's hosts would pay for it.
+    /// Over one cable the result of `crosslane perf`; over more of them that of `pumped`, run after run. The pumps have
+    /// ended when this returns: they would poll for a while, at the expense of the study's hosts.
     fn sample(
         &self,
         hops: u32,
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_figure_stands_beside_the_studys() {
+    fn scratchpad_figures_stand_beside_the_studys() {
         let mut asked = Vec::new();
         let figure = Figure::new("bandwidth, 2 cables", "1 KB", Unit::GigabitsPerSecond, None);
         let figure = beside(figure, 2, 3, 2, |wake| {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_is_that_of_neighbours_over_one_cable_only() {
+    fn scratchpad_figure_is_of_neighbours_over_one_cable() {
         let mut report = Report::new("perf");
         let sample = Sample::new(vec![9.0]);
         report.figures.push(Figure::new("stream one way", "1 KB", Unit::GigabitsPerSecond, sample.clone()));

@@ -1,4 +1,4 @@
-//! The hosts of the study's ring, each a thread, and what is measured between them.
+//! The hosts of the study's ring, each a thread, and the measurements between them.
 
 use super::host::{Host, Transfer, Wake};
 use anyhow::{Context, Result, ensure};
@@ -38,7 +38,7 @@ impl Ring {
         for (host, buffer) in hosts.iter_mut().zip(buffers) {
             host.open(buffer)?;
         }
-        // The links are up: nobody needs the sockets any more, and whoever ends us leaves none behind.
+        // The links are up: the sockets are not needed any more, and none is left behind if we are killed.
         folder.close()?;
         Ok(Self { hosts })
     }
@@ -91,8 +91,8 @@ impl Ring {
         })
     }
 
-    /// Runs all hosts, the first one by `measure`. The host at `hops` tells of what it takes: a transfer's first word,
-    /// and when. Hosts behind it always sleep.
+    /// Runs all hosts, the first one by `measure`. The host at `hops` reports each transfer that it takes: its first
+    /// word, and the time. Hosts behind it always sleep.
     fn run<T>(
         &mut self,
         hops: u32,
@@ -106,16 +106,16 @@ impl Ring {
             others.len() + 1
         );
         let stop = AtomicBool::new(false);
-        let (tell, taken) = channel();
+        let (report, taken) = channel();
         std::thread::scope(|scope| {
             let stop = &stop;
             let workers: Vec<_> = others
                 .iter_mut()
                 .map(|host| {
                     let wake = if host.id <= hops { wake } else { Wake::Interrupt };
-                    let tell = tell.clone();
+                    let report = report.clone();
                     scope.spawn(move || {
-                        host.serve(wake, stop, |transfer, buffer| take(transfer, buffer, &tell))
+                        host.serve(wake, stop, |transfer, buffer| take(transfer, buffer, &report))
                     })
                 })
                 .collect();
@@ -129,11 +129,11 @@ impl Ring {
     }
 }
 
-/// The destination takes the data where it lies: it looks at the first word, and tells of what is asked for.
-fn take(transfer: Transfer, buffer: &Inbound, tell: &Sender<(u64, Instant)>) -> Result<()> {
+/// The destination takes the data where it lies: it looks at the first word, and reports the requested ones.
+fn take(transfer: Transfer, buffer: &Inbound, report: &Sender<(u64, Instant)>) -> Result<()> {
     let word = buffer.load_u64(transfer.address as usize);
     if word == LAST {
-        tell.send((word, Instant::now())).context("nobody measures")?;
+        report.send((word, Instant::now())).context("nobody measures")?;
     }
     Ok(())
 }
@@ -158,7 +158,7 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(5);
 
     #[test]
-    fn every_host_of_a_ring_is_reached() {
+    fn scratchpad_ring_reaches_every_host() {
         for hosts in [3, 5] {
             let mut ring = Ring::new(hosts).unwrap();
             for hops in 1..hosts {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn all_bytes_arrive_in_order_over_hosts_between() {
+    fn scratchpad_bytes_arrive_in_order_over_hosts_between() {
         let mut ring = Ring::new(4).unwrap();
         let bytes: Vec<u8> = (0..=250).cycle().take(2 * BUFFER + 12_345).collect();
         let got = Mutex::new(Vec::new());

@@ -82,7 +82,7 @@ pub fn run_sdp(args: &SdpArgs) -> Result<()> {
     args.output.conclude(args.check, &measure(&plan)?, table::table, export::markdown)
 }
 
-/// Does what the measuring process started this one for; whether there was anything.
+/// Runs the role that the measuring process started this one for; returns whether there was one.
 fn be_a_program(args: &SdpArgs) -> Result<bool> {
     let size = |text: &String| text.parse::<usize>();
     match (&args.receive[..], &args.send[..], &args.reply[..], &args.ask[..], args.native) {

@@ -1,4 +1,4 @@
-//! Questions and answers, one at a time: how many in a second, what they cost, and how many messages they take.
+//! Requests and replies, one at a time: their rate, their processor time, and their messages.
 
 use super::native::Manner;
 use super::pair::Done;
@@ -8,32 +8,32 @@ use super::{ASK, Plan, Runs, beside, by_turns, why_not};
 use crate::figure::{Figure, Unit};
 use crate::program::{LOOPBACK, VETH};
 
-/// A group of the report: questions that are answered in a second.
+/// A group of the report: requests answered a second.
 pub const EXCHANGES: &str = "questions with an answer";
-/// Processor time of all who take part, for each.
+/// Processor time of all participants per request.
 pub const EXCHANGE_PROCESSOR: &str = "processor time of a question";
-/// Records and other messages of both directions, for each.
+/// Records and other messages of both directions per request.
 pub const EXCHANGE_MESSAGES: &str = "messages of a question";
-/// The same of Transactions, held against questions and answers that programs written for streams copy.
+/// The same of Transactions, held against requests and replies that programs written for streams copy.
 pub const TRANSACTIONS: &str = "transactions";
 /// Their messages.
 pub const TRANSACTION_MESSAGES: &str = "messages of a transaction";
 
-/// Bytes of a question.
+/// Bytes of a request.
 pub const QUESTION: usize = 64;
-/// What the figures are of; the others are their references.
+/// The subject of the figures; the others are its references.
 const PLAIN: &str = "bcopy";
 /// Transactions are faster; and take fewer messages, by a twentieth at least.
 const FASTER: f64 = 1.0;
 const FEWER: f64 = 1.05;
 
-/// All who ask and are answered: plain programs on streams and on the kernel's TCP, and native ones.
+/// All ways: plain programs on streams and on the kernel's TCP, and native ones.
 fn askers() -> Vec<Way> {
     let sockets = Way::all().into_iter().filter(|way| [PLAIN, LOOPBACK, VETH].contains(&way.name));
     sockets.chain(Manner::ASKING.map(Way::native)).collect()
 }
 
-/// What questions cost whose answers have a size, all askers by turns.
+/// Measures requests with a reply of one size, all ways by turns.
 pub fn figures(rig: &Rig, plan: &Plan, answer: Length) -> Vec<Figure> {
     let run = |way| rig.run(way, ASK, &[QUESTION, answer.0], plan.time());
     let (runs, failed) = by_turns(askers(), plan.runs, &format!("answers of {answer}"), run);
@@ -59,7 +59,7 @@ fn of_runs(answer: Length, runs: &[Runs]) -> Vec<Figure> {
     ]
 }
 
-/// Messages of both directions for one question; of what the daemons counted, which is of a longer time than the window.
+/// Messages of both directions for one request, from the daemons' counters, which cover a longer time than the window.
 #[expect(clippy::cast_precision_loss, reason = "a figure")]
 fn messages(done: &Done) -> Option<f64> {
     let tally = done.tally?;
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_counted_for_each_question() {
+    fn exchange_counts_messages_per_question() {
         let ours = done([6400, 0, 0, 0], 200);
         let theirs = Done { count: 9, tally: None, ..ours };
         let figures = of_runs(Length(64), &[(asker(PLAIN), vec![ours]), (asker(LOOPBACK), vec![theirs])]);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_must_take_fewer_messages_and_be_one() {
+    fn exchange_transaction_must_take_fewer_messages_and_be_one() {
         let figures = |by_mode, messages| {
             let native = [
                 (asker("native bcopy"), vec![done([6400, 0, 0, 0], 200)]),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn every_asker_has_a_name_of_its_own() {
+    fn exchange_every_asker_has_its_own_name() {
         let askers = askers();
         let names: std::collections::BTreeSet<&str> = askers.iter().map(|asker| asker.name).collect();
         assert_eq!(names.len(), askers.len());

@@ -1,9 +1,9 @@
-//! Plain programs with sockets of the standard library and nothing of ours, so that the library preloaded into them is
-//! what is measured: one sends blocks of a size, another receives; or one asks and another answers. A second thread of
-//! each tells, whenever it is asked, how far it has come and what processor time the process has used.
+//! Plain programs with sockets of the standard library and nothing of ours, so that the preloaded library is measured:
+//! one sends blocks of a size, another receives; or one sends requests and another replies. A second thread of each
+//! reports on request its progress and its process's processor time.
 
 use crate::clock::{clock, processor_time};
-use crate::speaker::{end_with_parent, tell};
+use crate::speaker::{end_with_parent, write_line};
 use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, Read, Write};
@@ -15,16 +15,16 @@ use std::thread::JoinHandle;
 /// Smallest buffer of a receiver, bytes: a program that knows nothing of its sender's sizes takes what is there.
 pub const BUFFER: usize = 64 << 10;
 
-/// What a program is told on its standard input.
+/// A command on a program's standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// Tell how far you have come: a [`Mark`].
+    /// Report your progress: a [`Mark`].
     Mark,
-    /// End in order, and tell the last [`Mark`].
+    /// End in order, and report the last [`Mark`].
     Stop,
 }
 
-/// How far a program has come at one moment.
+/// The progress of a program at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     /// Bytes that it has sent or received, or questions that were answered.
@@ -35,7 +35,7 @@ pub struct Mark {
     pub processor: u64,
 }
 
-/// What both threads of a program know.
+/// State shared by both threads of a program.
 #[derive(Debug, Default)]
 pub struct Progress {
     done: AtomicU64,
@@ -43,7 +43,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// So much more is done; by one thread alone.
+    /// Adds to the work done; called by one thread alone.
     pub fn add(&self, more: u64) {
         self.done.store(self.done.load(Relaxed) + more, Relaxed);
     }
@@ -59,11 +59,11 @@ impl Progress {
     }
 }
 
-/// Does `work` in a thread, and what standard input says in this one, until both are over. What `words` tells first is
-/// what the program says of itself.
+/// Runs `work` in a thread, and the commands of standard input in this one, until both have ended. The first message of
+/// `words` is the program's own announcement.
 ///
 /// # Errors
-/// Those of `work`, or nobody listens any more.
+/// Those of `work`, or nobody reads standard output any more.
 pub fn obey<W: Serialize>(
     words: &W,
     work: impl FnOnce(&Progress) -> Result<()> + Send + 'static,
@@ -73,20 +73,20 @@ pub fn obey<W: Serialize>(
     let theirs = Arc::clone(&progress);
     let worker: JoinHandle<Result<()>> = std::thread::spawn(move || work(&theirs));
     let mut out = std::io::stdout();
-    tell(&mut out, words)?;
+    write_line(&mut out, words)?;
     for line in std::io::stdin().lines() {
         match serde_json::from_str(&line?)? {
-            Order::Mark => tell(&mut out, &progress.mark())?,
+            Order::Mark => write_line(&mut out, &progress.mark())?,
             Order::Stop => break,
         }
     }
     progress.stop.store(true, Relaxed);
     worker.join().map_err(|_| anyhow!("the worker panicked"))??;
-    tell(&mut out, &progress.mark())
+    write_line(&mut out, &progress.mark())
 }
 
-/// Receives what one sender sends in messages of `size`, into a buffer of that size, but at least [`BUFFER`]; tells where
-/// it listens.
+/// Receives messages of `size` from one sender, into a buffer of that size, but at least [`BUFFER`]; reports where it
+/// listens.
 ///
 /// # Errors
 /// The address is taken.
@@ -106,7 +106,7 @@ pub fn receive(at: SocketAddr, size: usize) -> Result<()> {
     })
 }
 
-/// Sends blocks of `size` bytes until it is told to stop; tells its own address.
+/// Sends blocks of `size` bytes until the command to end; reports its own address.
 ///
 /// # Errors
 /// Nobody listens there.
@@ -122,7 +122,7 @@ pub fn send(to: SocketAddr, size: usize) -> Result<()> {
     })
 }
 
-/// Answers questions of `question` bytes by `answer` bytes until the asker ends; tells where it listens.
+/// Answers requests of `question` bytes with `answer` bytes until the asker ends; reports where it listens.
 ///
 /// # Errors
 /// The address is taken.
@@ -143,7 +143,7 @@ pub fn reply(at: SocketAddr, question: usize, answer: usize) -> Result<()> {
     })
 }
 
-/// Asks, one question after the other, until it is told to stop; tells its own address.
+/// Sends one request after the other until the command to end; reports its own address.
 ///
 /// # Errors
 /// Nobody listens there.
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_tells_what_was_done_and_what_it_took() {
+    fn mark_has_work_done_and_time_taken() {
         let progress = Progress::default();
         let before = progress.mark();
         let mut sum = 0_u64;

@@ -1,8 +1,8 @@
 //! `crosslane bench sdp`: the modes of a stream by size of message, as the SDP study measured SDP against Ethernet.
 //!
-//! Plain programs ([`flow`]) send blocks of a size between two hosts of a lab: by the mode that is chosen by itself, by
-//! each mode forced by hand ([`way`]), and by the kernel's TCP. What carried the bytes is told by the streams' counters
-//! ([`tally`]), so that a column of a mode has no figure where another one did it. Request and reply: [`exchange`].
+//! Plain programs ([`flow`]) send blocks of a size between two hosts of a lab: by the mode that is chosen
+//! automatically, by each forced mode ([`way`]), and by the kernel's TCP. The streams' counters ([`tally`]) show what
+//! carried the bytes, so that a column of a mode has no figure where another mode did. Request and reply: [`exchange`].
 
 pub mod args;
 pub mod exchange;
@@ -26,24 +26,24 @@ use std::time::Duration;
 use tally::MODES;
 use way::{AUTO, FORCED, Rig, Way};
 
-/// A group of the report: what arrives in a second.
+/// A group of the report: bytes that arrive a second.
 pub const THROUGHPUT: &str = "throughput";
-/// The same of the mode chosen by itself, held against the best one forced.
+/// The same of the automatic mode, held against the best forced one.
 pub const OF_BEST: &str = "throughput beside the best mode";
-/// What arrives in a second of processor time of all who take part.
+/// Bytes that arrive per second of processor time of all participants.
 pub const PER_PROCESSOR: &str = "per second of processor time";
-/// Processor time that all who take part use in a second.
+/// Processor time that all participants use a second.
 pub const PROCESSOR: &str = "processor time";
 /// Copies that either end makes of each byte.
 pub const COPIES: &str = "copies of a byte";
-/// What the groups of runs that failed begin with.
+/// The prefix of groups of failed runs.
 pub const FAILED: &str = "failed";
-/// Parts of the bytes by each mode that nobody forced.
+/// Shares of the bytes by each unforced mode.
 const CHOSEN: &str = "chosen by itself";
 /// A reference: the best of the modes that were forced and did carry the bytes.
 pub const BEST: &str = "best forced mode";
 
-/// Least part of the best forced mode that the one chosen by itself must reach.
+/// Least part of the best forced mode that the automatic one must reach.
 const PART: f64 = 0.9;
 /// How much better than loopback TCP bytes per second of processor time must be: at every size, and from [`LARGE`] on.
 const SMALL_BAR: f64 = 1.0;
@@ -52,7 +52,7 @@ const LARGE: usize = 64 << 10;
 /// Least part of the bytes by a mode for a run to be that mode's.
 const PURE: f64 = 0.95;
 
-/// How much is measured.
+/// The options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Sizes of messages, bytes.
@@ -106,7 +106,7 @@ pub fn measure(plan: &Plan) -> Result<Report> {
     }
     report.gather_groups();
     report.warn_of_noise();
-    // Parts and copies are no rates, and these samples stand in other groups too.
+    // Shares and copies are no rates, and these samples stand in other groups too.
     report.warnings.retain(|note| ![OF_BEST, COPIES, CHOSEN].iter().any(|group| note.starts_with(group)));
     place::down(rig.lab)?;
     Ok(report)
@@ -145,7 +145,7 @@ fn per_processor(done: &Done) -> Option<f64> {
     Some(done.per_processor() / 1e6)
 }
 
-/// The mode chosen by itself beside the best one forced, from turns of these two alone.
+/// The automatic mode beside the best forced one, from turns of these two alone.
 fn of_best(size: Length, duel: &[Runs]) -> Figure {
     let sample = |auto: bool| {
         let (_, runs) = duel.iter().find(|(way, _)| (way.name == AUTO) == auto)?;
@@ -157,10 +157,10 @@ fn of_best(size: Length, duel: &[Runs]) -> Figure {
         .by_turns()
 }
 
-/// What a way did in each run.
+/// The results of a way's runs.
 type Runs = (Way, Vec<Done>);
 
-/// Runs all, then all again. One that fails is left out of its sample and told: the others go on.
+/// Runs all, then all again. A failed run is left out of its sample and reported: the others go on.
 fn by_turns(
     all: Vec<Way>,
     runs: usize,
@@ -181,7 +181,7 @@ fn by_turns(
     (done, failed)
 }
 
-/// What came of one size.
+/// The results of one size.
 fn figures(size: Length, runs: &[Runs]) -> Vec<Figure> {
     let names = [&[AUTO], &FORCED[..], &[LOOPBACK, VETH]].concat();
     let compared = |group, unit, value| beside(runs, &names, size, (group, unit), value);
@@ -210,7 +210,7 @@ fn beside(
     names[1..].iter().fold(figure, |figure, name| figure.against(name, sample(runs, name, value)))
 }
 
-/// What the runs of the way of this name gave; nothing if others carried the bytes.
+/// The results of the way of this name; `None` if other modes carried the bytes.
 fn sample(runs: &[Runs], name: &str, value: fn(&Done) -> Option<f64>) -> Option<Sample> {
     let (way, done) = runs.iter().find(|(way, _)| way.name == name)?;
     if impure(*way, done).is_some() { None } else { Sample::new(done.iter().filter_map(value).collect()) }
@@ -236,7 +236,7 @@ fn alone(runs: &[Runs], name: &str, size: Length) -> Figure {
     Figure::new(&group, size.to_string(), Unit::MegabytesPerSecond, sample).without(why_not(runs, name))
 }
 
-/// Why the runs of the way of this name are not its mode's, if others carried the bytes.
+/// Why the runs of the way of this name are not its mode's, if other modes carried the bytes.
 fn why_not(runs: &[Runs], name: &str) -> Option<String> {
     let (way, done) = runs.iter().find(|(way, _)| way.name == name)?;
     impure(*way, done)
@@ -255,7 +255,7 @@ fn impure(way: Way, runs: &[Done]) -> Option<String> {
     Some(format!("carried by {}", shares.join(", ")))
 }
 
-/// How much of the bytes a mode carried that nobody forced.
+/// The share of the bytes that an unforced mode carried.
 fn shares(mode: &str, size: Length, runs: &[Done]) -> Figure {
     let shares = runs.iter().filter_map(|run| Some(run.tally.as_ref()?.share(mode) * 100.0)).collect();
     Figure::new(&share_group(mode), size.to_string(), Unit::Percent, Sample::new(shares))
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forced_mode_that_others_carried_has_no_figure_and_says_so() {
+    fn forced_mode_carried_by_others_has_no_figure_and_says_so() {
         let figures = figures(Length(1 << 20), &runs());
         let forced = |mode: &str| figures.iter().find(|figure| figure.group == forced_group(mode)).unwrap();
         assert_eq!(forced("write-zcopy").missing.as_deref(), Some("carried by bcopy 100 %"));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_forced_mode_is_one_that_carried_its_bytes() {
+    fn forced_mode_counts_as_best_only_if_it_carried_its_bytes() {
         let runs = runs();
         assert_eq!(best_forced(&runs), Some("read-zcopy"));
         let duel: Vec<_> =
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bar_of_processor_time_is_higher_for_large_messages() {
+    fn bar_of_processor_time_is_higher_for_large_messages() {
         let bar = |size| {
             let figures = figures(Length(size), &runs());
             let found = figures.into_iter().find(|figure| figure.group == PER_PROCESSOR).unwrap();
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_fails_is_told_and_the_others_count() {
+    fn run_failure_is_reported_and_other_runs_count() {
         let mut runs = 0;
         let (done, failed) = by_turns(Way::all()[..2].to_vec(), 2, "bytes", |way| {
             runs += 1;
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_chosen_is_told_in_parts() {
+    fn chooser_shares_are_reported() {
         let runs = runs();
         assert_eq!(shares("read-zcopy", Length(1), &runs[0].1).sample.unwrap().median, 99.0);
         assert_eq!(

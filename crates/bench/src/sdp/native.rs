@@ -1,5 +1,5 @@
-//! Programs that are written for streams (the crate `crosslane`): they have calls of their own for what sockets cannot
-//! say, memory that lies in segments already, and answers that land where they are wanted.
+//! Programs that are written for streams (the crate `crosslane`): they use calls that sockets do not have, memory that
+//! lies in segments already, and replies that are written to their destination.
 
 use super::flow::{BUFFER, Progress, obey};
 use anyhow::{Context, Result};
@@ -155,7 +155,7 @@ pub fn ask(manner: Manner, to: SocketAddr, question: usize, answer: usize) -> Re
                 stream.send(&question)?;
                 0
             };
-            // What did not land comes by the ring.
+            // A reply that was not written comes by the ring.
             stream.receive_all(answered.get_mut(landed..).unwrap_or_default())?;
             for at in (0..landed).step_by(LINE) {
                 target.read(at, &mut answered[at..=at])?;

@@ -7,9 +7,9 @@ use super::way::{Rig, Way};
 use super::{POUR, Plan, Runs, alone, beside, by_turns, per_processor, rate};
 use crate::figure::{Figure, Unit};
 
-/// A group of the report: what arrives in a second.
+/// A group of the report: bytes that arrive a second.
 pub const NATIVE: &str = "posted buffers";
-/// What arrives in a second of processor time of all who take part.
+/// Bytes that arrive per second of processor time of all participants.
 pub const NATIVE_PROCESSOR: &str = "posted buffers, per second of processor time";
 
 /// Smallest size that is worth a posted buffer, bytes.

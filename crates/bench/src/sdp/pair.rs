@@ -1,4 +1,4 @@
-//! Two programs that work with one another, and what they do in a window of time.
+//! Two programs that communicate, and their work in a window of time.
 
 use super::flow::{Mark, Order};
 use super::tally::Tally;
@@ -21,7 +21,7 @@ pub struct Pair {
     client: SocketAddr,
 }
 
-/// What was done in a window of time.
+/// The work in a window of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Done {
     /// Bytes that arrived, or questions that were answered.
@@ -35,32 +35,32 @@ pub struct Done {
 }
 
 impl Done {
-    /// So many in a second.
+    /// Units a second.
     pub fn rate(&self) -> f64 {
         per(self.count, self.seconds)
     }
 
-    /// So many in a second of processor time.
+    /// Units per second of processor time.
     pub fn per_processor(&self) -> f64 {
         per(self.count, self.processor)
     }
 }
 
 impl Pair {
-    /// Starts both: `listener` tells where it listens, and `connector` makes the other of that.
+    /// Starts both: `listener` reports where it listens, and `connector` starts the other one with that.
     ///
     /// # Errors
     /// One does not start, or they do not find each other.
     pub fn start(listener: Command, connector: impl FnOnce(SocketAddr) -> Result<Command>) -> Result<Self> {
         let mut listener = Speaker::start(listener)?;
-        let at = listener.hear().context("the listening program")?;
+        let at = listener.receive().context("the listening program")?;
         let mut connector = Speaker::start(connector(at)?)?;
-        let client = connector.hear().context("the connecting program")?;
+        let client = connector.receive().context("the connecting program")?;
         Ok(Self { listener, connector, client })
     }
 
-    /// Lets them work for `time`, and ends them. With `lab` a stream carries it, whose daemons count: what they tell is of
-    /// a time a little longer than the window, so that their telling is not measured.
+    /// Lets them work for `time`, and ends them. With `lab` a stream carries the bytes: its daemons' counters cover a
+    /// little more time than the window, so that reading them is not measured.
     ///
     /// # Errors
     /// One of them fails, or there was no stream.
@@ -91,16 +91,16 @@ impl Pair {
     fn marks(&mut self) -> Result<[Mark; 2]> {
         self.listener.say(&Order::Mark)?;
         self.connector.say(&Order::Mark)?;
-        let theirs = self.listener.hear().context("the listening program")?;
-        Ok([theirs, self.connector.hear().context("the connecting program")?])
+        let theirs = self.listener.receive().context("the listening program")?;
+        Ok([theirs, self.connector.receive().context("the connecting program")?])
     }
 
     /// The connecting one ends, and the other sees that; nothing may be lost on the way.
     fn stop(&mut self) -> Result<()> {
         self.connector.say(&Order::Stop)?;
-        let sent: Mark = self.connector.hear().context("the connecting program, ending")?;
+        let sent: Mark = self.connector.receive().context("the connecting program, ending")?;
         self.listener.say(&Order::Stop)?;
-        let received: Mark = self.listener.hear().context("the listening program, ending")?;
+        let received: Mark = self.listener.receive().context("the listening program, ending")?;
         ensure!(sent.done == received.done, "{} was sent and {} arrived", sent.done, received.done);
         Ok(())
     }

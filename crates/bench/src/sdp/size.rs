@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_and_written_as_the_studies_have_them() {
+    fn size_is_read_and_written_as_in_the_studies() {
         for (text, bytes, name) in
             [("1", 1, "1 B"), ("1.4K", 1434, "1.4 KB"), ("140K", 143_360, "140 KB"), ("8m", 8 << 20, "8 MB")]
         {

@@ -1,4 +1,4 @@
-//! The report as tables for people: sizes down, ways across, what the bars say, and the study's findings beside.
+//! The report as text tables: sizes down, ways across, the outcome of the bars, and the study's findings beside.
 
 use super::exchange::{EXCHANGE_MESSAGES, EXCHANGE_PROCESSOR, EXCHANGES, TRANSACTION_MESSAGES, TRANSACTIONS};
 use super::native::Manner;
@@ -27,7 +27,7 @@ const STUDY: [(&str, &str); 12] = [
     ("8 MB", "not given"),
 ];
 
-/// What the mode chosen by itself is held against.
+/// The reference of the automatic mode.
 const OTHERS: [&str; 5] = [FORCED[0], FORCED[1], FORCED[2], LOOPBACK, VETH];
 
 /// What may be compared.
@@ -139,7 +139,7 @@ fn native(report: &Report) -> Vec<Vec<String>> {
     [head].into_iter().chain(figures).collect()
 }
 
-/// Which modes carried what nobody forced.
+/// Which modes carried the bytes that no mode was forced for.
 fn chosen(report: &Report, case: &str) -> String {
     let share = |mode: &str| report.find(&share_group(mode), case)?.median();
     let parts = MODES.iter().filter_map(|mode| Some((*mode, share(mode)?))).filter(|(_, part)| *part >= 0.5);
@@ -159,7 +159,7 @@ fn failures(report: &Report, out: &mut String) {
     }
 }
 
-/// What carried the bytes of modes that were forced and did not.
+/// What carried the bytes where a forced mode did not.
 fn fallen_back(report: &Report, out: &mut String) {
     let forced = FORCED.map(|mode| (mode, forced_group(mode))).into_iter();
     let native = Manner::POURING.map(|manner| (manner.name(), forced_group(manner.name())));
@@ -221,7 +221,7 @@ fn median(figure: &Figure, reference: Option<&str>) -> String {
     or_dash(value(figure, reference), precise)
 }
 
-/// The ratio that the figure's bar speaks of, marked if it is missed.
+/// The ratio for the figure's bar, marked if it is missed.
 fn verdict(figure: &Figure) -> String {
     let mark = if figure.meets_bar() == Some(false) { " MISSED" } else { "" };
     let turns = figure.bar_ratios().map_or(String::new(), |ratios| {
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn each_size_has_its_ways_its_bars_and_the_studys_finding() {
+    fn table_has_ways_bars_and_the_studys_finding_per_size() {
         let text = table(&report());
         let row = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap_or_default();
         let cells: Vec<&str> = row("1 MB").split_whitespace().collect();
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_bar_names_its_sizes() {
+    fn table_names_the_sizes_of_a_missed_bar() {
         let mut report = report();
         let slow = report
             .figures

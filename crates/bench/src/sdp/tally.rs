@@ -1,4 +1,4 @@
-//! What a stream has counted, as the daemons of both its ends tell: by which mode its bytes went, and what that took.
+//! A stream's counters, from the daemons of both its ends: by which mode its bytes went, and the copies that took.
 
 use anyhow::{Context, Result};
 use crosslane_lab::Lab;
@@ -16,7 +16,7 @@ pub struct Tally {
     pub by_mode: [u64; 4],
     /// Bytes that the connecting end copied to send them.
     pub copied_in: u64,
-    /// Bytes that the other end received, which was asked a moment earlier or later.
+    /// Bytes that the other end received; it was asked a moment earlier or later.
     pub received: u64,
     /// Bytes that it copied to receive them.
     pub copied_out: u64,
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_and_copies_are_of_what_came_between() {
+    fn tally_shares_and_copies_are_of_the_difference() {
         let end = |read_zcopy: u64, copied: u64| {
             let zero = Direction::default();
             let counted = Direction { bcopy: 100, read_zcopy, copied, records: 3, control: 1, ..zero };
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stream_is_found_by_its_connecting_end() {
+    fn tally_finds_the_stream_by_its_connecting_end() {
         let row = |id, role| Circuit { id: CircuitId(id), role, ..circuit() };
         let status =
             Status { circuits: vec![row(1, Role::Server), row(2, Role::Client)], ..Status::default() };

@@ -1,7 +1,7 @@
 //! The ways that bytes are sent: between two hosts of a lab by each mode of a stream, and by the kernel's TCP.
 //!
 //! The programs know nothing of modes. Rules of the lab choose by port, for both ends, so that a mode is forced from
-//! outside, as people would do it.
+//! outside, as users would do it.
 
 use super::native::Manner;
 use super::pair::{Done, Pair};
@@ -19,12 +19,12 @@ use std::time::Duration;
 
 /// The modes that can be forced, as rules and counters name them.
 pub const FORCED: [&str; 3] = ["bcopy", "read-zcopy", "write-zcopy"];
-/// Whatever is best for each send.
+/// The automatic choice for each send.
 pub const AUTO: &str = "auto";
 
-/// A stream whose port no rule speaks of.
+/// A stream whose port has no rule.
 const AUTO_PORT: u16 = 24_000;
-/// The port of programs that are written for streams; no rule speaks of it.
+/// The port of programs that are written for streams; no rule has it.
 const NATIVE_PORT: u16 = 24_100;
 
 /// Where two programs meet.
@@ -68,7 +68,7 @@ impl Way {
         matches!(self.place, Place::Fabric(_) | Place::Native(_))
     }
 
-    /// The mode that alone is to carry it, as counters name it.
+    /// The mode that alone is to carry the bytes, as counters name it.
     pub fn mode(self) -> Option<&'static str> {
         match self.place {
             Place::Native(manner) => Some(manner.mode()),
@@ -102,7 +102,7 @@ impl Rig {
         Ok(Self { lab, program: own_program()? })
     }
 
-    /// What two programs do in a window of time, which are told their roles, where to meet and `sizes`.
+    /// The work of two programs in a window of time, given their roles, the meeting point and `sizes`.
     ///
     /// # Errors
     /// There is no socket library, or a program fails.
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_forced_mode_has_a_port_of_its_own() {
+    fn forced_mode_has_its_own_port() {
         let ports: std::collections::BTreeSet<u16> = Way::all()
             .into_iter()
             .filter_map(|way| if let Place::Fabric(port) = way.place { Some(port) } else { None })

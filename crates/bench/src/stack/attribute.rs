@@ -1,14 +1,14 @@
-//! Samples of the kernel, given to parts by their chains of callers.
+//! Attributes samples of the kernel to parts by their call chains.
 //!
-//! A sample belongs to the innermost function of its chain that a rule names: what a function calls belongs to it, unless
-//! another rule takes it on the way.
+//! A sample belongs to the innermost function of its chain that a rule names: a function's callees belong to it, unless
+//! another rule names them.
 
 use super::part::{Cycles, PARTS, Part};
 use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
 use std::io::BufRead;
 
-/// The kernel's functions whose time belongs to a part, by blanks; behind `<` by whom they are called, where that matters.
+/// The kernel's functions that belong to a part, separated by blanks; behind `<` their callers, where that matters.
 type Rule = (Part, &'static str);
 
 /// The study's functions by their names of today (Linux 6), and what is around them. The study's are: `tcp_alloc_skb`,
@@ -116,7 +116,7 @@ impl Profile {
         self.samples.iter().sum()
     }
 
-    /// Samples of TCP and IP in other processes than those that were asked for.
+    /// Samples of TCP and IP in processes other than the requested ones.
     pub fn elsewhere(&self) -> u64 {
         self.elsewhere
     }
@@ -152,7 +152,7 @@ fn name(frame: &str) -> &str {
     name.split_once('.').map_or(name, |(name, _)| name)
 }
 
-/// Where the time of a function belongs, and its name, if a rule has it.
+/// The part of a function's time, and its name, if a rule has it.
 fn rule(symbol: &str, caller: Option<&str>) -> Option<(Part, &'static str)> {
     let all = RULES.iter().flat_map(|(part, names)| names.split(' ').map(move |name| (*part, name)));
     let mut fitting = all.filter_map(|(part, name)| match name.split_once('<') {
@@ -166,7 +166,7 @@ fn rule(symbol: &str, caller: Option<&str>) -> Option<(Part, &'static str)> {
 mod tests {
     use super::*;
 
-    /// Linux 6.18: 14 samples of a sender (15861) and a receiver (15673), one of another connection, one of nobody.
+    /// Linux 6.18: 14 samples of a sender (15861) and a receiver (15673), one of another connection, one of no process.
     const SCRIPT: &str = include_str!("../captured/perf-script.txt");
 
     fn profile(pids: &[u32]) -> Profile {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_belongs_to_the_innermost_function_that_is_known() {
+    fn sample_belongs_to_the_innermost_known_function() {
         let profile = profile(&[15861, 15673]);
         assert_eq!((profile.total(), profile.elsewhere()), (14, 1));
         let cycles = profile.share(14.0);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_add_up() {
+    fn sample_runs_add_up() {
         let (mut all, one) = (profile(&[15861]), profile(&[15673]));
         let sent = all.total();
         all.merge(&one);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_hides_its_names_is_refused() {
+    fn kernel_that_hides_its_symbols_is_refused() {
         let hidden = "7 \n\tffffffff8200d354 [unknown]\n\tffffffff8200ec5b [unknown]\n\n";
         let error = Profile::read(hidden.as_bytes(), &[7]).unwrap_err().to_string();
         assert!(error.contains("kptr_restrict"), "{error}");
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_sample_needs_no_line_behind_it() {
+    fn sample_at_the_end_needs_no_line_behind_it() {
         let script = "7 \n\tff tcp_sendmsg.isra.0\n\tff entry_SYSCALL_64_after_hwframe";
         let profile = Profile::read(script.as_bytes(), &[7]).unwrap();
         assert_eq!(profile.symbols(Part::SendOther), [("tcp_sendmsg", 1)]);

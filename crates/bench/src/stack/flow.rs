@@ -1,8 +1,8 @@
-//! A plain program that sends messages, and one that receives them, each telling what its calls cost it: time of its
-//! processor, and time in which it could not run.
+//! A plain program that sends messages, and one that receives them. Each reports the cost of its calls: processor time,
+//! and time in which it could not run.
 
 use crate::clock::processor_time as busy;
-use crate::speaker::{end_with_parent, tell};
+use crate::speaker::{end_with_parent, write_line};
 use anyhow::{Context, Result, ensure};
 use rustix::net::sockopt::tcp_congestion;
 use serde::{Deserialize, Serialize};
@@ -27,11 +27,11 @@ pub struct Listening {
 pub struct Ready {
     /// Its process.
     pub pid: u32,
-    /// How TCP of its connection avoids congestion.
+    /// The congestion control of its connection.
     pub congestion: String,
 }
 
-/// What one side did, and what it cost.
+/// The work of one side, and its cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Side {
     /// Bytes that were moved.
@@ -77,8 +77,8 @@ pub fn receiver(size: usize) -> Result<()> {
     end_with_parent()?;
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).context("cannot listen")?;
     let mut out = std::io::stdout();
-    tell(&mut out, &Listening { port: listener.local_addr()?.port(), pid: std::process::id() })?;
-    tell(&mut out, &receive(listener.accept()?.0, size)?)
+    write_line(&mut out, &Listening { port: listener.local_addr()?.port(), pid: std::process::id() })?;
+    write_line(&mut out, &receive(listener.accept()?.0, size)?)
 }
 
 fn receive(mut peer: TcpStream, size: usize) -> Result<Side> {
@@ -96,19 +96,19 @@ fn receive(mut peer: TcpStream, size: usize) -> Result<Side> {
     Ok(begin.end(bytes))
 }
 
-/// The sending program: connects, says so, waits for a line, and sends messages of `size` bytes for `time`.
+/// The sending program: connects, reports that, waits for a line, and sends messages of `size` bytes for `time`.
 ///
 /// # Errors
-/// The receiver goes, or nobody says when to begin.
+/// The receiver ends, or nobody sends the line.
 pub fn sender(to: SocketAddr, size: usize, time: Duration) -> Result<()> {
     end_with_parent()?;
     let peer = TcpStream::connect(to).context("cannot connect")?;
     let mut out = std::io::stdout();
     let congestion = tcp_congestion(&peer).unwrap_or_default();
-    tell(&mut out, &Ready { pid: std::process::id(), congestion })?;
+    write_line(&mut out, &Ready { pid: std::process::id(), congestion })?;
     let mut line = String::new();
     ensure!(std::io::stdin().read_line(&mut line)? > 0, "nobody says when to begin");
-    tell(&mut out, &send(peer, size, time)?)
+    write_line(&mut out, &send(peer, size, time)?)
 }
 
 fn send(mut peer: TcpStream, size: usize, time: Duration) -> Result<Side> {
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_sides_tell_what_they_moved_and_what_it_took() {
+    fn flow_both_sides_report_bytes_and_time() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
         let far = std::thread::spawn(move || receive(listener.accept().unwrap().0, 4096).unwrap());

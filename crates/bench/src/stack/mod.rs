@@ -1,8 +1,8 @@
 //! `crosslane bench stack`: where the time of a message goes, by the functions of the TCP/IP study, in our streams and in the
 //! kernel's TCP.
 //!
-//! Ours count themselves ([`crosslane_shm::account`]) in unmodified programs ([`flow`]) between two hosts of a lab; the
-//! kernel's are sampled ([`sampler`]) while it serves the same programs, and given to the functions ([`attribute`]).
+//! Our streams count themselves ([`crosslane_shm::account`]) in unmodified programs ([`flow`]) between two hosts of a lab. The kernel
+//! is sampled ([`sampler`]) while it serves the same programs, and the samples are attributed to the functions ([`attribute`]).
 
 pub mod attribute;
 pub mod command;
@@ -26,11 +26,11 @@ use sampler::why_sampled;
 use std::time::Duration;
 pub use table::table;
 
-/// A way in which our streams may do their work.
+/// A variant of our streams.
 pub struct Variant {
     /// Its name in tables.
     pub name: &'static str,
-    /// What its lab has that others have not.
+    /// Options of its lab that others do not have.
     pub prepare: fn(&mut Options),
     /// Figures of a size that must be so many times better than loopback TCP's.
     pub bars: fn(usize) -> Vec<(&'static str, f64)>,
@@ -57,7 +57,7 @@ fn direct_bars(size: usize) -> Vec<(&'static str, f64)> {
     vec![(RATE, 1.0), (PROGRAMS, if size < 64 << 10 { 1.0 } else { 2.5 })]
 }
 
-/// How much is measured.
+/// The options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Sizes of messages, bytes.
@@ -78,7 +78,7 @@ impl Plan {
     }
 }
 
-/// What one run of one case gave.
+/// The result of one run of one case.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outcome {
     /// Cycles a message by part.
@@ -181,7 +181,7 @@ fn study(sizes: &[usize]) -> Vec<Figure> {
     figures.collect()
 }
 
-/// What the reader should know: what counting costs, how the kernel was looked at, and where its parts were found.
+/// Notes for the reader: the cost of counting, how the kernel was observed, and where its parts were found.
 fn notes(kernel: &Kernel) -> Vec<String> {
     let (on, off) = (account::overhead(), account::idle());
     let mut notes = vec![format!(
@@ -212,7 +212,7 @@ fn notes(kernel: &Kernel) -> Vec<String> {
     notes
 }
 
-/// In which of the kernel's functions a part was seen.
+/// The kernel's functions in which a part was seen.
 fn found(profile: &Profile, part: Part, label: &str) -> String {
     let symbols = profile.symbols(part);
     match (symbols.is_empty(), part) {

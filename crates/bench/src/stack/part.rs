@@ -1,8 +1,8 @@
-//! What the time of a message goes to: the study's seven functions, and what is around them; and the study's own figures.
+//! The parts of a message's time: the study's seven functions, and what is around them; and the study's own figures.
 
 use crosslane_shm::account::{Counts, Function, Way};
 
-/// One thing that time goes to, on either side.
+/// One part of the time, on either side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Part {
@@ -12,7 +12,7 @@ pub enum Part {
     CopyIn,
     /// Waiting for room.
     WaitSpace,
-    /// What else sending does: TCP's, or our call's.
+    /// The rest of sending: TCP's, or our call's.
     SendOther,
     /// IP of what is sent.
     SendIp,
@@ -24,7 +24,7 @@ pub enum Part {
     CopyOut,
     /// Freeing buffers.
     Free,
-    /// What else receiving does.
+    /// The rest of receiving.
     ReceiveOther,
     /// IP of what arrives.
     ReceiveIp,
@@ -64,7 +64,7 @@ impl Cycles {
         *self.0[part as usize].get_or_insert(0.0) += cycles;
     }
 
-    /// What our own accounts say, of so many messages.
+    /// Our own accounts of so many messages.
     #[expect(clippy::cast_precision_loss, reason = "a figure")]
     pub fn counted(counts: &Counts, messages: u64) -> Self {
         let mut cycles = Self::default();
@@ -78,7 +78,7 @@ impl Cycles {
     }
 }
 
-/// Where our functions belong. A sender that wakes the far side counts as waking; a receiver's credit and wake are its acknowledgement.
+/// The parts of our functions. A sender's wake of the far side counts as waking; a receiver's credit and wake are its acknowledgement.
 fn part_of(way: Way, function: Function) -> Part {
     match (function, way) {
         (Function::Allot, _) => Part::Allot,
@@ -100,7 +100,7 @@ fn part_of(way: Way, function: Function) -> Part {
 pub struct Row {
     /// As it is printed.
     pub label: &'static str,
-    /// What is added up.
+    /// The parts that are added up.
     pub parts: &'static [Part],
     /// The study's figures for [`SIZES`], thousands of clocks.
     pub study: Option<[u32; 4]>,
@@ -155,7 +155,7 @@ pub fn whole(label: &str) -> Option<&'static str> {
     Some(whole.label)
 }
 
-/// A size as the study calls it, or as people write it.
+/// A size with the study's name, or as a short text.
 pub fn size_name(size: usize) -> String {
     match SIZES.iter().position(|&known| known == size) {
         Some(at) => SIZE_NAMES[at].to_owned(),
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_studys_totals_are_tcp_and_ip() {
+    fn part_totals_of_the_study_are_tcp_and_ip() {
         let of = |label: &str| ROWS.iter().find(|row| row.label == label).unwrap().study.unwrap();
         for side in ["send", "receive"] {
             let [tcp, ip, all] =
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_parts_of_their_sides_tcp() {
+    fn part_functions_belong_to_tcp_of_their_side() {
         assert_eq!(whole("send: copy in"), Some("send: TCP, or our call, in all"));
         assert_eq!(whole("receive: buffer free"), Some("receive: TCP, or our call, in all"));
         assert!(
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_leave_out_what_is_not_known() {
+    fn part_sums_leave_out_unknown_values() {
         let mut cycles = Cycles::default();
         assert_eq!(cycles.sum(SEND), None);
         cycles.add(Part::CopyIn, 3.0);

@@ -1,4 +1,4 @@
-//! Messages there and back: what a program that waits for its answer sees, as long as the question, with blocking calls.
+//! Messages there and back: the round trip of a program with blocking calls, whose reply is as long as its request.
 
 use super::part::size_name;
 use super::rig::{Ours, own_sides};
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Lines of the table.
 const TURN: &str = "there and back, on the clock";
 const PROGRAMS: &str = "there and back, both programs' processors";
-/// The variant that others are held against, and how much of its speed they must keep.
+/// The reference variant, and the least part of its speed for the others.
 const DIRECT: &str = "direct";
 const HALF: f64 = 0.5;
 
@@ -55,7 +55,7 @@ fn of_variant(variant: &Variant, size: usize, runs: &[Done], all: &[Vec<Done>], 
     [elapsed, figure(PROGRAMS, Done::per_processor)]
 }
 
-/// Questions and answers of `size` bytes for a while.
+/// Requests and replies of `size` bytes for a while.
 fn run(place: &dyn Place, size: usize, time: Duration) -> Result<Done> {
     let size = size.to_string();
     let at = std::net::SocketAddr::new(place.address(), place.port()?);

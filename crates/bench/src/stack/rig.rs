@@ -1,4 +1,4 @@
-//! One run of a case: a sender and a receiver at a place, and what it cost.
+//! One run of a case: a sender and a receiver at a place, and their cost.
 
 use super::attribute::Profile;
 use super::flow::{Listening, Ready, Side};
@@ -41,11 +41,11 @@ impl Pair {
         }
         far.args(["bench", "stack", "--receive", &size.to_string()]);
         let mut receiver = Speaker::start(far)?;
-        let listening: Listening = receiver.hear().context("the receiver")?;
+        let listening: Listening = receiver.receive().context("the receiver")?;
         let to = std::net::SocketAddr::new(place.address(), listening.port).to_string();
         near.args(["bench", "stack", "--send", &to, &size.to_string(), &time.as_millis().to_string()]);
         let mut sender = Speaker::start(near)?;
-        let ready: Ready = sender.hear().context("the sender")?;
+        let ready: Ready = sender.receive().context("the sender")?;
         let pids = [ready.pid, listening.pid];
         Ok(Self { receiver, sender, pids, congestion: ready.congestion })
     }
@@ -53,14 +53,14 @@ impl Pair {
     /// Lets the sender send, and returns what it and the receiver did.
     fn run(&mut self, size: usize) -> Result<Done> {
         self.sender.say(&())?;
-        let sender: Side = self.sender.hear().context("the sender")?;
-        let receiver: Side = self.receiver.hear().context("the receiver")?;
+        let sender: Side = self.sender.receive().context("the sender")?;
+        let receiver: Side = self.receiver.receive().context("the receiver")?;
         ensure!(sender.bytes == receiver.bytes, "{} of {} bytes arrived", receiver.bytes, sender.bytes);
         Ok(Done { messages: sender.bytes / size as u64, sender, receiver })
     }
 }
 
-/// What both sides did.
+/// The work of both sides.
 struct Done {
     messages: u64,
     sender: Side,
@@ -104,7 +104,7 @@ impl Ours {
         Ok(Self { counting: up(true)?, plain: up(false)?, clock, overhead })
     }
 
-    /// Once with nothing counted, for rate and processor time, and once counted.
+    /// Once without counting, for rate and processor time, and once with.
     pub(super) fn run(&self, size: usize, time: Duration) -> Result<Outcome> {
         let [place, _, _] = InLab::all(&self.plain)?;
         let mut pair = Pair::start(&place, size, time, None)?;
@@ -124,7 +124,7 @@ impl Ours {
         })
     }
 
-    /// What programs and daemons count while messages are sent.
+    /// The counts of programs and daemons while messages are sent.
     fn count(&self, size: usize, time: Duration) -> Result<(Counts, Done)> {
         let [place, _, _] = InLab::all(&self.counting)?;
         let file = |name: &str| place.folder().join(format!("{name}.account"));
@@ -149,7 +149,7 @@ impl Ours {
     }
 }
 
-/// The kernel's TCP, and what it shows of itself.
+/// The kernel's TCP, and its samples.
 pub(super) struct Kernel {
     /// Where its programs run.
     pub(super) lab: Lab,
@@ -158,7 +158,7 @@ pub(super) struct Kernel {
     pub(super) profile: Profile,
     /// Why there are none: the kernel shows nothing.
     pub(super) refused: Option<String>,
-    /// How its TCP avoids congestion, after a run.
+    /// Its TCP's congestion control, after a run.
     pub(super) congestion: String,
 }
 
@@ -195,7 +195,7 @@ impl Kernel {
     }
 }
 
-/// What the kernel does while messages are sent at `place`.
+/// The kernel's work while messages are sent at `place`.
 fn sample(place: &dyn Place, size: usize, time: Duration) -> Result<(Profile, Done)> {
     let mut pair = Pair::start(place, size, time, None)?;
     let sampler = Sampler::start(place.folder())?;

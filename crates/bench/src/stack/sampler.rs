@@ -1,7 +1,7 @@
-//! What the kernel lets us see of itself: samples of all processors, by `perf`.
+//! Samples of the kernel on all processors, by `perf`.
 //!
-//! `perf record` runs `cat` for us, whose input we hold: when we close it, or end in whatever way, `cat` ends and `perf`
-//! with it. What it writes lies in a folder of the lab's, which goes with the lab.
+//! `perf record` runs `cat` for us, whose input we hold: when we close it, or end in whatever way, `cat` ends and
+//! `perf` with it. Its output lies in a folder of the lab, which goes with the lab.
 
 use super::attribute::Profile;
 use crate::program::process::find;
@@ -14,14 +14,14 @@ use std::process::{ChildStdin, Command, Stdio};
 
 /// Samples a second and processor; not a round number, so that no timer keeps step with it.
 const RATE: &str = "3989";
-/// What the workload of `perf` does: says that sampling has begun, and waits for our end.
+/// The workload of `perf`: reports that sampling has begun, and waits for our end.
 const WAIT: &str = "echo; exec cat";
 
 /// Where the kernel lists its tracers; the first is there on most machines, the second where only debugfs is mounted.
 const TRACERS: [&str; 2] =
     ["/sys/kernel/tracing/available_tracers", "/sys/kernel/debug/tracing/available_tracers"];
 
-/// Samples that are taken now.
+/// A running sampling.
 pub struct Sampler {
     perf: Reaped,
     input: ChildStdin,
@@ -32,7 +32,7 @@ pub struct Sampler {
 impl Sampler {
     /// Begins to sample all processors, and returns when it does.
     ///
-    /// # Errors
+    /// There is no `perf`, or the kernel does not permit it: the error says what to do.
     /// There is no `perf`, or the kernel does not let us: in words that say what to do.
     pub fn start(folder: &Path) -> Result<Self> {
         let program = find("perf").context("perf is not installed (Debian: apt-get install linux-perf)")?;
@@ -45,14 +45,14 @@ impl Sampler {
         let input = perf.0.stdin.take().context("no input")?;
         let output = perf.0.stdout.take().context("no output")?;
         let mut sampler = Self { perf, input, log, data };
-        // The end of its output comes if perf refuses.
+        // Its output ends at once if perf refuses.
         match BufReader::new(output).read_line(&mut String::new()) {
             Ok(1) => Ok(sampler),
             _ => Err(sampler.refusal()),
         }
     }
 
-    /// Ends sampling, and gives the samples of `pids` to their parts.
+    /// Ends sampling, and attributes the samples of `pids` to their parts.
     ///
     /// # Errors
     /// What `perf` wrote cannot be read, or has no names of kernel functions.

@@ -115,7 +115,7 @@ mod tests {
     use crate::figure::{Sample, Unit};
 
     #[test]
-    fn the_table_has_the_studys_figures_and_the_kernels_beside_ours() {
+    fn table_has_the_studys_and_the_kernels_figures_beside_ours() {
         let mut report = Report::new("stack");
         report.warnings.clear();
         let sample = |value: f64| Sample::new(vec![value]);

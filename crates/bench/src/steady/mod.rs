@@ -1,5 +1,5 @@
-//! `crosslane bench steady`: many short ping-pongs on streams and on the kernel's TCP by turns: how often one is much slower
-//! than the others, and what the hypervisor stole meanwhile.
+//! `crosslane bench steady`: many short ping-pongs on streams and on the kernel's TCP by turns: how often one is much
+//! slower than the others, and the hypervisor's steal meanwhile.
 
 pub mod args;
 mod tally;
@@ -15,13 +15,13 @@ use anyhow::{Context, Result, ensure};
 use indicatif::ProgressBar;
 use tally::{Run, Turn};
 
-/// Requests of the first run of redis-benchmark, whose rate says how many make a second.
+/// Requests of the first run of redis-benchmark, whose rate sets those of a second.
 const REQUESTS: u32 = 10_000;
 
-/// The mean of a second is at most so many us for each round trip, but for one second in twenty.
+/// Most us per round trip, in the mean of a second, for all but one second in twenty.
 const MOST: f64 = 5.0;
 
-/// What to measure.
+/// The options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// How many runs of each program on streams, and as many on TCP.
@@ -38,7 +38,7 @@ struct Case {
     name: &'static str,
     title: &'static str,
     serve: fn(&dyn Place, u16) -> Result<Server>,
-    /// The mean of a round trip, us, of a run that lasts a second if it is what the last one gave.
+    /// The mean of a round trip, us, of a run that lasts a second if it is as fast as the last one.
     mean: fn(&dyn Place, u16, Option<f64>) -> Result<f64>,
 }
 
@@ -66,7 +66,7 @@ impl Plan {
     }
 }
 
-/// Measures all that is wanted. What fails is a figure that says why it is missing.
+/// Measures the requested programs. A failure is a figure that says why it is missing.
 ///
 /// # Errors
 /// The lab does not come up.
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_met_by_steady_runs_and_missed_by_one_that_is_slower_than_tcp() {
+    fn bar_is_met_by_steady_runs_and_missed_by_one_slower_than_tcp() {
         let good = vec![turn(1.0, 50.0); 20];
         assert!(figures(&CASES[0], &good).iter().all(|figure| figure.meets_bar() != Some(false)));
         let mut bad = good;
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_of_redis_is_as_many_requests_as_the_last_one_says() {
+    fn redis_second_has_the_rate_of_the_last_one() {
         assert_eq!([requests(None), requests(Some(4.0)), requests(Some(2e6))], [REQUESTS, 250_000, 1]);
     }
 }

@@ -1,4 +1,4 @@
-//! What the turns of one program say, and its histogram.
+//! Evaluates the turns of one program, and prints its histogram.
 
 use super::STEAL;
 use crate::export::{columns, heading, markdown_columns, notes, or_dash, two};
@@ -10,7 +10,7 @@ use crate::steal;
 pub(super) struct Run {
     /// Mean of a round trip, us.
     pub mean: f64,
-    /// What was stolen meanwhile, percent.
+    /// Steal meanwhile, percent.
     pub steal: f64,
 }
 
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stolen_does_not_count_against_the_five_microseconds_but_against_tcp() {
+    fn stolen_time_is_excluded_from_the_five_microseconds_but_not_from_tcp() {
         let turns = [turn(1.0, 0.0), turn(60.0, 20.0)];
         assert_eq!(at_most(&turns, 5.0), Some(100.0));
         assert_eq!(not_slower(&turns), Some(50.0));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn each_run_is_in_one_row_of_the_histogram() {
+    fn histogram_has_each_run_in_one_row() {
         let figure = |ours: Vec<f64>, tcp: Vec<f64>| {
             Figure::new("x", "y", Unit::Microseconds, Sample::new(ours)).against("TCP", Sample::new(tcp))
         };

@@ -16,7 +16,7 @@ const PORT: u16 = 25_000;
 const SECONDS: u32 = 5;
 const BEFORE: Duration = Duration::from_millis(500);
 const LIMIT: Duration = Duration::from_secs(25);
-/// How long nothing must have moved. A cable that was lost a few times is not trusted for a second.
+/// How long no stream must have moved. A cable that was lost a few times is not trusted for a second.
 const QUIET: Duration = Duration::from_millis(1500);
 
 /// One cut and one mend, us.
@@ -65,7 +65,7 @@ fn once(lab: &mut Lab, client: Command, times: &mut Times) -> Result<()> {
     })
 }
 
-/// When the later of the two daemons knew, us.
+/// When the later of the two daemons noticed, us.
 fn both(noticed: &Noticed) -> Result<f64> {
     let after = noticed.ends.iter().map(|(_, after)| *after).collect::<Option<Vec<Duration>>>();
     let last = after.and_then(|after| after.into_iter().max()).context("a daemon does not notice the cut")?;

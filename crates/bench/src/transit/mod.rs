@@ -1,4 +1,4 @@
-//! Ways over several cables: what each further cable costs, what safety costs, and how long streams are without a way
+//! Ways over several cables: the cost of each further cable, the cost of safety, and how long streams are without a way
 //! when a cable is lost.
 
 mod loss;
@@ -13,7 +13,7 @@ use crate::progress::{USUAL, progress, show};
 use crate::quick::Quick;
 use anyhow::{Context, Result, anyhow};
 
-/// A part of the run, and the name by which `--only` asks for it.
+/// A part of the run, and its name for `--only`.
 type Part = (&'static str, fn(&Quick) -> Result<Vec<Judged>>);
 
 const PARTS: [Part; 3] = [("transit", ways::measure), ("safety", safety::measure), ("loss", loss::measure)];
@@ -37,7 +37,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     PARTS.into_iter().map(|(name, _)| name)
 }
 
-/// Measures the parts that are wanted. One that fails becomes a figure that says why it is missing.
+/// Measures the requested parts. A failed one becomes a figure that says why it is missing.
 pub fn measure(quick: &Quick, report: &mut Report) {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     for (name, part) in PARTS.into_iter().filter(|(name, _)| quick.wants(name)) {
@@ -82,7 +82,7 @@ mod tests {
     use crate::figure::{Sample, Unit};
 
     #[test]
-    fn a_bar_counts_where_each_thread_has_a_processor() {
+    fn bar_counts_where_each_thread_has_a_processor() {
         let judged = |cables| {
             let figure = Figure::new("g", "c", Unit::PerSecond, Sample::new(vec![1.0]));
             Judged { figure: figure.against("x", Sample::new(vec![2.0])).bar("x", 0.6, None), cables }

@@ -1,5 +1,5 @@
-//! What it costs that a sender keeps what may be lost with a cable: streams of a lab that keeps it, beside those of one
-//! that does not.
+//! The cost of retaining sent bytes that may be lost with a cable: streams of a lab that retains them, beside those of
+//! one that does not.
 
 use super::{Judged, runs};
 use crate::figure::{Figure, Sample, Unit};
@@ -29,7 +29,7 @@ pub(super) fn measure(quick: &Quick) -> Result<Vec<Judged>> {
     Ok(rates.chunks(2).zip(1..).map(|(pair, count)| judged(pair, count)).collect())
 }
 
-/// `pair`: what is reached with everything kept, and with nothing.
+/// `pair`: the rates with everything retained, and with nothing.
 fn judged(pair: &[Vec<f64>], count: usize) -> Judged {
     let [keep, reset] = [0, 1].map(|at: usize| pair.get(at).cloned().and_then(Sample::new));
     let figure = Figure::new("cost of safety: iperf3", cables(count), Unit::GigabitsPerSecond, keep);
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seventh_may_be_lost_and_no_more() {
+    fn safety_may_cost_a_seventh_and_no_more() {
         let met = |keep: f64| judged(&[vec![keep], vec![100.0]], 1).figure.meets_bar();
         assert_eq!((met(86.0), met(84.0)), (Some(true), Some(false)));
     }

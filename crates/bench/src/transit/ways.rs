@@ -13,12 +13,12 @@ use crosslane_lab::{Options, Topology};
 const FIRST: &str = "h1";
 const OTHERS: [&str; 4] = ["h2", "h3", "h4", "h5"];
 const ONE_CABLE: &str = "1 cable";
-/// Nothing at all would have no ratio to the limit.
+/// A value of 0 would have no ratio to the limit.
 const LEAST_ADDED: f64 = 0.001;
 /// Sockperf's metric: the median of the round trip.
 const MEDIAN: usize = 1;
 
-/// How hosts between carry what passes, and what is asked of them.
+/// How hosts between carry the traffic, and their bars.
 struct Kind {
     /// Appended to the names of the groups.
     name: &'static str,
@@ -29,7 +29,7 @@ struct Kind {
     /// The most that a further cable may add to the time one way, us; and its name.
     added: f64,
     limit: &'static str,
-    /// Whether each cable takes a processor more.
+    /// Whether each cable needs a processor more.
     pumps: bool,
 }
 
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_is_held_against_the_kernel_and_against_one_cable() {
+    fn transit_compares_each_way_with_the_kernel_and_with_one_cable() {
         let rates = of([[100.0, 100.0, 20.0], [79.0, 59.0, 80.0]]);
         let expected =
             [("1 cable", 0, Some(true)), ("2 cables", 0, Some(false)), ("2 cables", 0, Some(false))];
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_further_cable_adds_half_of_what_the_round_trip_grows_by() {
+    fn transit_cable_adds_half_of_the_growth_of_the_round_trip() {
         let times = of([[1.0, 1.0, 50.0], [2.0, 5.0, 50.0]]);
         let judged = latency(&times, &SHARED);
         assert_eq!(verdicts(&judged)[2], ("cable 2", 0, Some(true)));

@@ -1,5 +1,5 @@
-//! Listeners that are shown to the daemon and end in every way there is, while the session stays: later servers at their ports
-//! are not to be taken for them.
+//! Listeners that are registered with the daemon and end in every possible way, while the session stays: the daemon
+//! must not take later servers at their ports for them.
 
 use super::{LIFE, begun};
 use anyhow::{Result, bail, ensure};
@@ -65,7 +65,7 @@ fn shown_often(port: u16, session: &Session) -> Result<()> {
     Ok(())
 }
 
-/// It does not listen any more, but keeps its number, its descriptor and its port as it likes.
+/// It no longer listens, but keeps its number, its descriptor and its port.
 fn shut_down(port: u16, session: &Session) -> Result<()> {
     let socket = shown(port, session)?;
     rustix::net::shutdown(&socket, Shutdown::Read)?;

@@ -1,5 +1,5 @@
-//! Descriptors that block whoever closes them last: lingering sockets that came with a request, in excess, and in queues that
-//! nobody reads.
+//! Descriptors that block the process that closes them last: lingering sockets that came with a request, in excess, and
+//! in queues that nobody reads.
 
 use super::{LIFE, begun};
 use anyhow::{Context, Result};
@@ -34,7 +34,7 @@ pub fn run(_words: &[String]) -> Result<()> {
     begun();
     let (end, mut turn) = (Instant::now() + LIFE, 0);
     while Instant::now() < end {
-        // Who has run out of descriptors or of room goes on when he has some.
+        // A sender without descriptors or room goes on when it has some.
         let _ = attack(COUNTS[turn % COUNTS.len()], turn.is_multiple_of(2));
         std::thread::sleep(PAUSE);
         turn += 1;

@@ -1,6 +1,6 @@
-//! Announces connections that are not its own: from addresses of others, from ports that it shares with a victim, before and
-//! after the victim, in the place of what the kernel shows in `/proc/net/tcp`, and from a network namespace in which it has
-//! all of these addresses. Ends of its own connections it leaves behind, for the next connection of the same addresses.
+//! Announces connections that are not its own: from other hosts' addresses, from ports shared with a victim, before and
+//! after the victim, in the place of what `/proc/net/tcp` shows, and from a network namespace with all of these
+//! addresses. It leaves ends of its own connections behind, for the next connection of the same addresses.
 
 use super::{LIFE, begun};
 use crate::raw::{End, Program};
@@ -14,22 +14,22 @@ use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// What the victim's messages have, and nobody else's.
+/// Content of the victim's messages, and of nobody else's.
 const MARK: &[u8] = b"victim ";
 /// Bytes of what comes back that are looked at.
 const SEEN: usize = 4096;
 /// Between two rounds: the victim has to get its ports, too.
 const PAUSE: Duration = Duration::from_millis(80);
 
-/// After so many rounds it says so.
+/// Rounds between two reports.
 const ROUNDS: u32 = 5;
 
-/// Whom it attacks.
+/// The victim.
 struct Aim {
     program: Program,
     own: Ipv4Addr,
     server: SocketAddr,
-    /// A listener of its own: of what is asked for there, this host's daemon alone decides.
+    /// A listener of its own: this host's daemon alone decides about requests for it.
     local: TcpListener,
     ports: Range<u16>,
 }
@@ -155,7 +155,7 @@ impl Aim {
         end.close().map(drop)
     }
 
-    /// What was told before is done.
+    /// What was reported before is done.
     fn wait_for_daemon(&self) -> Result<()> {
         let hello = Request::Hello { version: PROTOCOL_VERSION, program: String::new(), ticket: 0 };
         self.program.session().request(&hello, &[])?;
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_is_seen_in_the_kernels_table() {
+    fn connection_is_found_in_the_kernels_table() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = listener.local_addr().unwrap();
         let client = std::net::TcpStream::connect(server).unwrap();

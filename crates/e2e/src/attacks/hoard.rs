@@ -15,10 +15,10 @@ const TAKERS: usize = 6;
 const TRIES: usize = 20_000;
 /// Circuits and listeners that are asked for.
 const MANY: usize = 4000;
-/// Pause of who has all that it can have, before it tries again.
+/// Pause of an attacker that has all that it can get, before it tries again.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Takes what the first word says, until it is ended.
+/// Takes the resource named by the first argument, until it is ended.
 ///
 /// # Errors
 /// There is no daemon, or no such attack.
@@ -101,7 +101,7 @@ fn circuits(own: IpAddr, servers: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A socket that a circuit was got for; none if there is no more.
+/// A socket with a circuit; `None` if there are no more.
 fn circuit(session: &Session, own: IpAddr, remote: SocketAddr) -> Result<Option<OwnedFd>> {
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     bind(&socket, &SocketAddr::new(own, 0))?;

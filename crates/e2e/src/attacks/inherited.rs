@@ -27,7 +27,7 @@ const AROUND: u64 = 32;
 const ANSWER: Duration = Duration::from_millis(50);
 const PIECE: usize = 16 * 1024;
 
-/// What was got that must not be had.
+/// What the attack got and must not get.
 #[derive(Debug, Default)]
 struct Got {
     /// Control connections of the parent's.
@@ -151,17 +151,17 @@ fn speak(me: &OwnedFd) -> Result<usize> {
         let listener = TcpListener::bind("0.0.0.0:0")?;
         for request in [Request::Status, Request::Hosts, Request::Waiter, Request::Offload] {
             let _ = rustix::net::send(&fd, &codec::encode(&request)?, SendFlags::DONTWAIT);
-            hear(fd.as_fd());
+            receive(fd.as_fd());
         }
         let session = Session::from_socket(fd);
         let _ = session.listen(listener.as_fd());
-        // Too long for a packet: whoever says that is not listened to any more.
+        // Too long for a packet: the daemon closes the session of its sender.
         let _ = rustix::net::send(session.socket(), &vec![7; MAX_MESSAGE + 1], SendFlags::DONTWAIT);
     }
     Ok(found)
 }
 
-fn hear(fd: BorrowedFd<'_>) {
+fn receive(fd: BorrowedFd<'_>) {
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
     let wait = Timespec { tv_sec: 0, tv_nsec: ANSWER.subsec_nanos().into() };
     if poll(&mut fds, Some(&wait)).is_ok_and(|count| count > 0) {

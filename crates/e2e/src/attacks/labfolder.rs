@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// Name of a lab that a terminal would obey.
 const LOUD: &str = "\u{1b}[31mred";
-/// Who reads it does what it says only if the folder is believed.
+/// A reader follows its content only if it trusts the folder.
 const EVERYTHING: u32 = 0o777;
 
 /// `FOLDER (made | link | race) TARGET PID START`: puts something at `FOLDER`; `made`: a lab whose keeper and daemon is the process

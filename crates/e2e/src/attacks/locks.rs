@@ -81,7 +81,7 @@ pub fn run(words: &[String]) -> Result<()> {
     std::thread::sleep(KEEP);
     holder.kill()?;
     holder.wait()?;
-    // The kernel has freed them: who is killed at once keeps nobody.
+    // The kernel has freed them: a holder that is killed at once delays nobody.
     let mut holder = hold(fd)?;
     holder.kill()?;
     holder.wait()?;
@@ -127,7 +127,7 @@ pub fn holder(words: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The memory of the end's state, which whoever inherited its descriptor may have.
+/// The memory of the end's state, which an heir of its descriptor may map.
 fn adopt(fd: &str) -> Result<OwnedFd> {
     let session = greeted("heir")?;
     let (reply, mut fds) = session.request(&Request::Adopt, &[inherited(fd)?.as_fd()])?;
@@ -135,7 +135,7 @@ fn adopt(fd: &str) -> Result<OwnedFd> {
     fds.pop().context("no state")
 }
 
-/// Says that others have the locks: the parent, the first process, nobody that there is, this thread, a whole process.
+/// Names false holders of the locks: the parent, the first process, a process that does not exist, this thread, a whole process.
 fn name_others(state: &OwnedFd) -> Result<()> {
     let parent = getppid().context("no parent")?.as_raw_nonzero().get().unsigned_abs();
     let own = gettid().as_raw_nonzero().get().unsigned_abs();

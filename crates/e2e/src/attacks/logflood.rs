@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 const LISTENERS: usize = 5000;
 /// Ends that are left behind in one go.
 const ENDS: usize = 20;
-/// Complaints in one go, each about a stream of its own, and the pause behind: hundred times what is let through.
+/// Complaints in one go, each about a stream of its own, and the pause after them: a hundred times the permitted rate.
 const COMPLAINTS: usize = 10;
 const BREATH: Duration = Duration::from_millis(1);
-/// Pause of what costs most time.
+/// Pause of the most expensive operation.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// `OWN-ADDRESS SERVER`: floods until it is ended. At `SERVER` an accelerated program listens.
@@ -38,7 +38,7 @@ pub fn run(words: &[String]) -> Result<()> {
         for work in work {
             scope.spawn(move || {
                 while Instant::now() < until {
-                    // Who is refused tries again.
+                    // A refused attacker tries again.
                     let _ = work();
                     std::thread::sleep(PAUSE);
                 }
@@ -66,7 +66,7 @@ pub fn complain(words: &[String]) -> Result<()> {
     let session = greeted("complain")?;
     let (_socket, circuit, token) = end(&session, own.parse()?, server.parse()?)?.context("no stream")?;
     session.tell(&Request::Violated { circuit, token, text: text.clone() })?;
-    // It has been read once something behind it is answered.
+    // The message has been read once a later one is answered.
     session.text(&Request::Hosts)?;
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Descriptors of zero copy by which a client would have a server of root read memory of a third user's process for it: in the
-//! form that once named a process, and in the present one with every number that may be wrong.
+//! Zero-copy descriptors by which a client would make a server of root read a third user's memory for it: in the form
+//! that once named a process, and in the present one with every number that may be wrong.
 
 use super::{LIFE, begun};
 use crate::raw::{self, Program};
@@ -16,7 +16,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// What the victim's memory is full of. No client ever sends it.
+/// Content of the victim's memory. No client ever sends it.
 const SECRET: &[u8; 32] = b"nobody but its owner knows this!";
 /// Bytes of the victim's secrets, and of a range of its memory that is all zeros.
 const MUCH: usize = 2 << 20;
@@ -96,7 +96,7 @@ fn wild(pid: u64, address: u64) -> Vec<Descriptor> {
     all
 }
 
-/// By the same hand a stream of the server's does echo what is sent, so an attack that gets nothing was understood.
+/// A stream of the server echoes what an honest descriptor sends, so an attack that gets nothing was understood.
 fn echoes(program: &Program, server: SocketAddr) -> Result<()> {
     let mut end = program.announce(server)?;
     end.connect()?;
@@ -110,7 +110,7 @@ fn echoes(program: &Program, server: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// Whether the server sends something of the secrets back after this descriptor.
+/// Whether the server sends some of the secrets back after this descriptor.
 fn steals(program: &Program, server: SocketAddr, descriptor: &[u8], games: bool) -> Result<bool> {
     let mut end = announced(program, server)?;
     end.connect()?;

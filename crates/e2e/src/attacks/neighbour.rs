@@ -1,5 +1,5 @@
-//! A neighbour in the place of a host's daemon, which speaks and sends packets in the names of others as fast as it is
-//! heard; and a program with the right to raw sockets.
+//! A neighbour in the place of a host's daemon, which sends messages and packets in the names of others as fast as they
+//! are accepted; and a program with the right to raw sockets.
 
 use super::{LIFE, begun};
 use anyhow::{Context, Result, bail};
@@ -19,7 +19,7 @@ use std::time::Instant;
 
 /// Datagrams with an IP header of the sender's.
 const RAW: Protocol = Protocol::from_raw(NonZeroU32::new(255).expect("not zero"));
-/// Hosts in whose name something is said, some of which are not there.
+/// Hosts in whose name messages are sent, some of which do not exist.
 const NAMES: u16 = 6;
 
 /// `CONFIGURATION`: poses as the host of this file at its first port.
@@ -61,7 +61,7 @@ pub fn run(words: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What is forged in one round: a record of every name, what was heard before, a probe, questions for bells.
+/// The forgeries of one round: a record of every name, earlier received messages, a probe, requests for bells.
 fn messages(round: u64, me: HostId, seen: &[LinkState]) -> Vec<Control> {
     let forged = (1..=NAMES).map(HostId).filter(|origin| *origin != me).map(|origin| LinkState {
         origin,
@@ -138,7 +138,7 @@ fn datagram(source: Ipv4Addr, destination: Ipv4Addr, port: u16) -> Vec<u8> {
     [&head[..], &source.octets(), &destination.octets(), &[9, 9, high, low, 0, 8, 0, 0]].concat()
 }
 
-/// `ADDRESS:PORT`: says from whom datagrams come.
+/// `ADDRESS:PORT`: prints the sources of received datagrams.
 ///
 /// # Errors
 /// The address cannot be bound.

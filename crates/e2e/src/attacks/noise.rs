@@ -1,4 +1,4 @@
-//! Sessions that send packets which are no requests, as fast as they are taken: the example of an attack.
+//! Sessions that send packets that are no requests, as fast as they are accepted: the example of an attack.
 
 use super::{LIFE, begun};
 use anyhow::{Context, Result};
@@ -25,7 +25,7 @@ pub fn run(_words: &[String]) -> Result<()> {
         for session in &mut sessions {
             word = word.wrapping_mul(37).wrapping_add(11);
             let packet = vec![word; usize::from(word).min(MAX_MESSAGE) + 1];
-            // Who is thrown out comes back.
+            // A session that was ended is opened again.
             if send(&*session, &packet, SendFlags::NOSIGNAL).is_err() {
                 *session = open()?;
             }

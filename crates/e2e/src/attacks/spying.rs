@@ -1,4 +1,4 @@
-//! Asks for everything that a daemon tells, about every process there is, and looks for what is others'.
+//! Asks for everything that a daemon reports, about every process, and looks for facts about others.
 
 use super::{LIFE, begun};
 use anyhow::{Result, bail};
@@ -30,7 +30,7 @@ pub fn run(secrets: &[String]) -> Result<()> {
         for request in [Request::Status, Request::Metrics, Request::Hosts] {
             let text = session.text(&request)?;
             if request == Request::Status && !text.contains(&port) {
-                bail!("what is our own is not told: {text}");
+                bail!("our own is missing: {text}");
             }
             look(&request, &text, secrets);
             texts += 1;
@@ -48,7 +48,7 @@ pub fn run(secrets: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What a text tells of others.
+/// The facts about others in a text.
 fn look(request: &Request, text: &str, secrets: &[String]) {
     for secret in secrets.iter().filter(|secret| text.contains(secret.as_str())) {
         println!("found {secret} in {request:?}: {text}");
@@ -67,7 +67,7 @@ fn look(request: &Request, text: &str, secrets: &[String]) {
     }
 }
 
-/// Whoever has no token of an end gets nothing of it.
+/// Without the token of an end the daemon gives nothing of it.
 fn without_token(session: &Session, circuit: CircuitId) -> Result<()> {
     let token = 0;
     for request in [

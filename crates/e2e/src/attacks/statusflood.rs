@@ -24,7 +24,7 @@ pub fn run(_words: &[String]) -> Result<()> {
     while Instant::now() < end {
         sessions.iter().zip(round..).for_each(|(session, number)| ask(session, number));
         round += 1;
-        // Faster than anybody is answered; more would only take the processor from others, as any program may.
+        // Faster than the daemon answers; more would only take the processor from others, as any program may.
         std::thread::sleep(PAUSE);
     }
     Ok(())

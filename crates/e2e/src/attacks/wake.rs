@@ -1,6 +1,6 @@
-//! A client that does to every wake event that it holds whatever may hold up or rob whoever else holds it: clears
-//! `O_NONBLOCK` again and again, fills it, reads it, connects it elsewhere, shuts it down. `wake ADDRESS PORT`, with the
-//! socket library, against a Redis server that has to ring it.
+//! A client that misuses every wake event that it holds to delay or rob its other holders: it clears `O_NONBLOCK` again
+//! and again, fills it, reads it, connects it elsewhere, shuts it down. `wake ADDRESS PORT`, with the socket library,
+//! against a Redis server that has to ring it.
 
 use super::{LIFE, begun};
 use anyhow::{Context, Result, ensure};

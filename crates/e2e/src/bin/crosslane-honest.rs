@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// What a connection is for, besides a stream: its first byte.
+/// The purpose of a connection other than a stream: its first byte.
 const ECHO: u8 = b'e';
 const ONCE: u8 = b'o';
 const MESSAGE: usize = 64;
@@ -143,7 +143,7 @@ fn set_up(server: SocketAddr, shared: &Shared) -> Result<()> {
     Ok(())
 }
 
-/// A connection of one byte by the kernel alone: what it takes longer than at other times is the machine's doing.
+/// A connection of one byte by the kernel alone: what is slower here than at other times is caused by the machine.
 fn machine_set_up(_: SocketAddr, shared: &Shared) -> Result<()> {
     let own = UnixAddr::from_abstract_name(format!("crosslane-honest-{}", std::process::id()))?;
     let listener = UnixListener::bind_addr(&own)?;

@@ -37,7 +37,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What no proper program writes.
+/// Words that no proper program writes.
 fn scribble(end: &End<'_>, kind: &str, seed: u64) -> Result<()> {
     let segment = &end.grant.segments.outbound;
     let long = Header { len: u32::try_from(MAX_PAYLOAD)? + 1, kind: Kind::Data, flags: 0, cpu: 0 };

@@ -28,7 +28,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// Echoes what one connection after the other says.
+/// Echoes the bytes of one connection after the other.
 fn serve(port: u16) -> Result<()> {
     for stream in TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))?.incoming() {
         let (mut stream, mut buffer) = (stream?, [0; 4096]);

@@ -1,4 +1,4 @@
-//! Chance that a seed repeats.
+//! Random choices that a seed repeats.
 
 use std::time::Duration;
 

@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How long a transfer may take, cuts and all: then it hangs.
 const HANGS: Duration = Duration::from_secs(90);
 
-/// What became of transfers so far.
+/// The results of transfers so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// Begun.
@@ -69,7 +69,7 @@ impl Flow {
 
     /// Ends a transfer that is over and, if `more`, begins the next one. `Ok(true)`: a transfer is under way.
     pub(super) fn step(&mut self, rig: &Rig, network: &Network, dice: &mut Dice, more: bool) -> Result<bool> {
-        self.hear()?;
+        self.read_results()?;
         let name = self.name();
         if let Some(transfer) = &mut self.transfer {
             if transfer.program.is_over() {
@@ -99,7 +99,7 @@ impl Flow {
     /// Kills the server and starts another one in its place.
     pub(super) fn kill_server(&mut self, rig: &Rig) -> Result<()> {
         self.server.kill()?;
-        self.hear()?;
+        self.read_results()?;
         self.server_killed = Some(Instant::now());
         self.server = start_server(rig, self.to, self.port)?;
         self.read = 0;
@@ -118,7 +118,7 @@ impl Flow {
         Ok(())
     }
 
-    /// The program that sent has ended: well, or for a reason that we know.
+    /// The sending program has ended: well, or for a known reason.
     fn conclude(&mut self, network: &Network) -> Result<()> {
         let Some(mut transfer) = self.transfer.take() else { return Ok(()) };
         if transfer.program.wait(HANGS)?.success() {
@@ -137,8 +137,8 @@ impl Flow {
         Ok(())
     }
 
-    /// Reads what the server found.
-    fn hear(&mut self) -> Result<()> {
+    /// Reads the server's results.
+    fn read_results(&mut self) -> Result<()> {
         let output = self.server.output();
         let fresh = output.get(self.read..).unwrap_or_default();
         let Some(end) = fresh.iter().rposition(|byte| *byte == b'\n') else { return Ok(()) };

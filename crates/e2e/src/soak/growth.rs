@@ -1,17 +1,17 @@
-//! What a daemon holds while nothing goes on: descriptors and memory. It must not grow.
+//! The descriptors and memory that a daemon holds at rest. They must not grow.
 
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
 
-/// Descriptors more than at the first look that are no leak: who asks for the status has one.
+/// Additional descriptors that are no leak: the status query has one.
 const DESCRIPTORS: u64 = 4;
-/// Memory more than at the first look that is no leak: what an allocator keeps, kB, and hundredths of the first look.
+/// Additional memory that is no leak: an allocator's reserve, kB, and percent of the first look.
 const MEMORY_KB: u64 = 16 * 1024;
 const MEMORY_PERCENT: u64 = 10;
 
-/// What a process holds.
+/// The holdings of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Holding {
     /// Open descriptors.
@@ -23,7 +23,7 @@ pub struct Holding {
 }
 
 impl Holding {
-    /// What the process has now.
+    /// The present holdings of the process.
     ///
     /// # Errors
     /// It is not there.
@@ -53,7 +53,7 @@ impl Holding {
     }
 }
 
-/// The open descriptors of a process by what they are, numbers in their names left out; for people who look for a leak.
+/// The open descriptors of a process by kind, without numbers in their names; to look for a leak.
 pub fn descriptors_by_kind(pid: i32) -> BTreeMap<String, u64> {
     let mut kinds = BTreeMap::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_leak_is_seen_and_an_allocator_forgiven() {
+    fn growth_sees_a_leak_and_forgives_an_allocator() {
         let first = Holding { descriptors: 20, resident_kb: 10_000, shared_kb: 0 };
         assert!(Holding { descriptors: 24, resident_kb: 20_000, ..first }.has_not_grown(&first).is_ok());
         assert!(Holding { descriptors: 25, ..first }.has_not_grown(&first).is_err());
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_holds_something() {
+    fn growth_reads_this_process() {
         let pid = i32::try_from(std::process::id()).unwrap();
         let holding = Holding::of(pid).unwrap();
         assert!(holding.descriptors >= 3 && holding.resident_kb > 100);

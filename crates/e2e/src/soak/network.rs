@@ -1,4 +1,4 @@
-//! The lab's cables and daemons as the soak has left them, and since when two hosts can reach each other.
+//! The state of the lab's cables and daemons, and since when two hosts can reach each other.
 
 use super::HOSTS;
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ impl Network {
         }
     }
 
-    /// Whether a stream between two hosts that began then may have been reset by what was done to the network.
+    /// Whether the network's faults may have reset a stream between two hosts that began at that time.
     pub(super) fn excuses(&self, one: usize, other: usize, begun: Instant) -> bool {
         let killed = [one, other].into_iter().filter_map(|host| self.killed[host]);
         let apart = self.apart.get(&(one.min(other), one.max(other))).copied();
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_with_one_cut_excuses_nothing_and_with_two_those_who_are_apart() {
+    fn cut_excuses_nothing_and_two_cuts_the_hosts_apart() {
         let mut network = Network::ring();
         let begun = Instant::now();
         network.set_cable((0, 1), false);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_daemon_excuses_streams_of_its_host_alone() {
+    fn daemon_killed_excuses_streams_of_its_host_alone() {
         let mut network = Network::ring();
         let begun = Instant::now();
         network.set_daemon(3, false);

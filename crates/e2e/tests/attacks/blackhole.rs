@@ -40,7 +40,7 @@ fn is_served(rig: &Rig, port: u16) -> Result<()> {
 }
 
 #[test]
-fn plain_servers_at_ports_of_listeners_that_have_ended_get_their_connections() -> Result<()> {
+fn listener_ended_leaves_its_port_to_plain_servers() -> Result<()> {
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let mut honest = Honest::start(&rig, "h1", "h2")?;
     let calm = honest.watch(WINDOW)?;

@@ -50,7 +50,7 @@ fn took_nothing(attack: &mut Program) -> Result<()> {
 }
 
 #[test]
-fn nobody_gets_into_the_place_of_anothers_connection() -> Result<()> {
+fn connection_cannot_be_taken_over_by_another_user() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let mut honest = Honest::start(&rig, "h1", "h2")?;
@@ -70,7 +70,7 @@ fn nobody_gets_into_the_place_of_anothers_connection() -> Result<()> {
 }
 
 #[test]
-fn the_same_addresses_in_another_network_are_other_connections() -> Result<()> {
+fn connection_of_equal_addresses_in_another_network_is_another() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let mut honest = Honest::start(&rig, "h1", "h2")?;

@@ -39,7 +39,7 @@ fn sessions_without_end() -> Result<()> {
 }
 
 #[test]
-fn one_descriptor_sent_again_and_again() -> Result<()> {
+fn descriptor_sent_again_and_again() -> Result<()> {
     withstand(&["descriptors"], |rig, attack| was_refused(rig, attack, "descriptors"))
 }
 

@@ -39,11 +39,11 @@ fn inherits(way: &str) -> Result<()> {
 }
 
 #[test]
-fn an_heir_by_spawn_gets_the_one_stream_that_it_inherited() -> Result<()> {
+fn heir_by_spawn_gets_only_the_stream_that_it_inherited() -> Result<()> {
     inherits("spawn")
 }
 
 #[test]
-fn an_heir_by_fork_and_exec_gets_the_one_stream_that_it_inherited() -> Result<()> {
+fn heir_by_fork_and_exec_gets_only_the_stream_that_it_inherited() -> Result<()> {
     inherits("fork")
 }

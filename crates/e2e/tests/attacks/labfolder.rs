@@ -123,7 +123,7 @@ fn contents(folder: &Path) -> Vec<(PathBuf, u32, u32, i64)> {
 }
 
 #[test]
-fn a_lab_folder_that_another_user_made_is_refused_and_not_touched() -> Result<()> {
+fn lab_folder_of_another_user_is_refused_and_not_touched() -> Result<()> {
     let Some(mut victim) = Victim::new(VICTIMS[0])? else { return Ok(()) };
     let (canary, program) = (victim.canary.clone(), PathBuf::from("/bin/true"));
     for (way, target) in [("made", &program), ("link", &canary), ("link", &program)] {
@@ -144,7 +144,7 @@ fn a_lab_folder_that_another_user_made_is_refused_and_not_touched() -> Result<()
 }
 
 #[test]
-fn who_races_a_user_for_its_lab_folder_gets_nothing_made_where_it_wants() -> Result<()> {
+fn lab_folder_race_makes_nothing_where_the_attacker_wants() -> Result<()> {
     let Some(mut victim) = Victim::new(VICTIMS[1])? else { return Ok(()) };
     let canary = victim.canary.clone();
     let mut attack = victim.attack("race", &canary)?;

@@ -10,7 +10,7 @@ use crosslane_e2e::{WORK, attacks};
 const ROOT: u32 = 0;
 
 #[test]
-fn a_holder_that_is_stopped_killed_or_lies_keeps_others_for_their_own_time() -> Result<()> {
+fn lock_holder_stopped_killed_or_lying_delays_others_for_their_own_time() -> Result<()> {
     let Some(rig) = Rig::ring()? else { return Ok(()) };
     let (port, program) = (rig.port().to_string(), public_copy(&rig, "crosslane-honest")?);
     let mut server = Program::start(rig.command("h2", program)?.args(["server", &port]))?;

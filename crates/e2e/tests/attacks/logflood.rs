@@ -30,7 +30,7 @@ fn server(rig: &Rig, host: &str) -> Result<(Program, String)> {
 }
 
 #[test]
-fn lines_without_end_fill_no_disk_and_hide_no_line_of_another_user() -> Result<()> {
+fn log_flood_fills_no_disk_and_hides_no_line_of_another_user() -> Result<()> {
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let mut honest = Honest::start(&rig, "h1", "h2")?;
     let calm = honest.watch(WINDOW)?;
@@ -125,7 +125,7 @@ impl Drop for Disk {
 }
 
 #[test]
-fn a_disk_that_is_full_ends_and_delays_nothing() -> Result<()> {
+fn log_on_a_full_disk_ends_and_delays_nothing() -> Result<()> {
     let Some(mut rig) = Rig::pair()? else { return Ok(()) };
     let Some(disk) = Disk::new(rig.folder())? else {
         package::skip("this user may not mount a small disk");
@@ -138,7 +138,7 @@ fn a_disk_that_is_full_ends_and_delays_nothing() -> Result<()> {
 }
 
 #[test]
-fn a_pipe_that_nobody_reads_ends_and_delays_nothing() -> Result<()> {
+fn log_to_an_unread_pipe_ends_and_delays_nothing() -> Result<()> {
     let Some(mut rig) = Rig::pair()? else { return Ok(()) };
     let (read, write) = std::io::pipe()?;
     let full = write.try_clone().context("pipe")?;

@@ -7,7 +7,7 @@ use crosslane_e2e::rig::Rig;
 use crosslane_e2e::{WORK, attacks};
 
 #[test]
-fn no_descriptor_has_a_server_of_root_read_a_third_users_memory() -> Result<()> {
+fn descriptor_cannot_make_a_root_server_read_a_third_users_memory() -> Result<()> {
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let (port, program) = (rig.port().to_string(), public_copy(&rig, "crosslane-honest")?);
     let mut server = Program::start(rig.command("h2", program)?.args(["server", &port]))?;

@@ -27,7 +27,7 @@ fn attacker() -> Result<PathBuf> {
 }
 
 #[test]
-fn a_neighbour_that_forges_and_floods_disturbs_nobody() -> Result<()> {
+fn neighbour_that_forges_and_floods_disturbs_nobody() -> Result<()> {
     let options = Options { hosts: 3, topology: Topology::Chain, ..Options::scratch("e2e") };
     let Some(mut rig) = Rig::up(options)? else { return Ok(()) };
     let config = rig.lab.host("h3")?.config.display().to_string();
@@ -55,7 +55,7 @@ fn a_neighbour_that_forges_and_floods_disturbs_nobody() -> Result<()> {
 }
 
 #[test]
-fn no_raw_socket_sends_packets_in_the_name_of_another_host() -> Result<()> {
+fn raw_socket_cannot_send_in_the_name_of_another_host() -> Result<()> {
     let Some(rig) = Rig::ring()? else { return Ok(()) };
     let (port, address) = (rig.port(), rig.address("h2")?);
     let to = format!("{address}:{port}");

@@ -11,7 +11,7 @@ fn said(attack: &Program) -> String {
 }
 
 #[test]
-fn no_user_is_told_of_others_streams_names_addresses_or_processes() -> Result<()> {
+fn status_shows_no_user_others_streams_names_addresses_or_processes() -> Result<()> {
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let mut honest = Honest::start(&rig, "h1", "h2")?;
     let calm = honest.watch(WINDOW)?;

@@ -31,7 +31,7 @@ fn ping(rig: &Rig, program: &Path, from: &str, to: &str) -> Result<f64> {
 }
 
 #[test]
-fn four_hundred_sessions_that_ask_for_texts_stop_nobodys_packets_streams_or_status() -> Result<()> {
+fn status_flood_of_400_sessions_stops_no_packets_streams_or_status() -> Result<()> {
     let Some(program) = package::need("ping") else { return Ok(()) };
     let options = Options { hosts: 3, topology: Topology::Chain, ..Options::scratch("e2e") };
     let Some(rig) = Rig::up(options)? else { return Ok(()) };

@@ -7,7 +7,7 @@ use crosslane_e2e::redis::Redis;
 use crosslane_e2e::rig::Rig;
 
 #[test]
-fn a_client_that_torments_wake_events_stops_no_server() -> Result<()> {
+fn wake_abuse_stops_no_server() -> Result<()> {
     let Some(redis) = Redis::find() else { return Ok(()) };
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let port = rig.port();

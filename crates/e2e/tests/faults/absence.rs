@@ -26,7 +26,7 @@ fn warnings(errors: &str) -> Vec<&str> {
 }
 
 #[test]
-fn without_a_daemon_programs_use_tcp() -> Result<()> {
+fn daemon_absent_programs_use_tcp() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(mut rig) = Rig::pair()? else { return Ok(()) };
     rig.lab.kill_daemon("h1", rustix::process::Signal::TERM)?;
@@ -58,7 +58,7 @@ fn without_a_daemon_programs_use_tcp() -> Result<()> {
 }
 
 #[test]
-fn without_window_memory_connections_use_tcp() -> Result<()> {
+fn window_memory_absent_connections_use_tcp() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     // Streams that do not move have long rings only.
     let options = Options {
@@ -97,7 +97,7 @@ fn without_window_memory_connections_use_tcp() -> Result<()> {
 }
 
 #[test]
-fn a_control_socket_that_one_may_not_use() -> Result<()> {
+fn control_socket_without_permission() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         package::skip("only root can be somebody else");
         return Ok(());
@@ -135,7 +135,7 @@ fn port(cable: &Path, side: &str) -> String {
 }
 
 #[test]
-fn a_bad_configuration_is_named() -> Result<()> {
+fn configuration_error_is_named() -> Result<()> {
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let cases = [
         ("host = 0\n", "host"),
@@ -163,7 +163,7 @@ fn a_bad_configuration_is_named() -> Result<()> {
 }
 
 #[test]
-fn a_second_daemon_of_one_socket_is_refused() -> Result<()> {
+fn daemon_second_of_one_socket_is_refused() -> Result<()> {
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let (mut first, control) = daemon(&rig, "one", "host = 1\n")?;
     first.says("ready")?;
@@ -175,7 +175,7 @@ fn a_second_daemon_of_one_socket_is_refused() -> Result<()> {
 }
 
 #[test]
-fn two_hosts_of_one_id_are_refused() -> Result<()> {
+fn duplicate_id_is_refused() -> Result<()> {
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let cable = rig.file("cable.sock");
     let (mut one, control) = daemon(&rig, "one", &format!("host = 7\n{}", port(&cable, "a")))?;
@@ -208,7 +208,7 @@ fn tools_without_a_daemon_say_so() -> Result<()> {
 
 /// A far host that stops for good: connections to it fail as they would without us.
 #[test]
-fn an_unknown_host_is_no_stream() -> Result<()> {
+fn unknown_host_is_no_stream() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let mut command = Script::Loop.command(&rig, "h1", &python)?;

@@ -122,7 +122,7 @@ fn goes_over(rig: &Rig, cables: u8) -> Result<()> {
 }
 
 #[test]
-fn what_is_chosen_by_hand_is_how_it_goes_over_a_cable() -> Result<()> {
+fn mode_forced_by_hand_carries_over_a_cable() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let rules =
         [None, Some("transfer read-zcopy client python* *:*"), Some("transfer bcopy client python* *:*")];
@@ -163,7 +163,7 @@ fn one_is_killed(kill: impl Fn(&mut Flow) -> Result<Said>) -> Result<()> {
 }
 
 #[test]
-fn a_receiver_is_killed_while_it_fetches() -> Result<()> {
+fn receiver_is_killed_while_it_fetches() -> Result<()> {
     one_is_killed(|flow| {
         flow.server.kill()?;
         let sent = said(&mut flow.client, "sent ")?;
@@ -173,7 +173,7 @@ fn a_receiver_is_killed_while_it_fetches() -> Result<()> {
 }
 
 #[test]
-fn a_sender_is_killed_while_its_memory_is_fetched() -> Result<()> {
+fn sender_is_killed_while_its_memory_is_fetched() -> Result<()> {
     one_is_killed(|flow| {
         flow.client.kill()?;
         // What came before is right, byte by byte, and nothing came after.
@@ -182,7 +182,7 @@ fn a_sender_is_killed_while_its_memory_is_fetched() -> Result<()> {
 }
 
 #[test]
-fn the_cable_is_cut_while_memory_is_fetched_and_the_stream_goes_the_other_way() -> Result<()> {
+fn cable_cut_during_a_fetch_moves_the_stream() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(mut rig) = rig(3, Topology::Ring, None)? else { return Ok(()) };
     let mut flow = Flow::start(&rig, &python, "asked")?;
@@ -206,7 +206,7 @@ fn the_cable_is_cut_while_memory_is_fetched_and_the_stream_goes_the_other_way() 
 }
 
 #[test]
-fn the_only_cable_is_cut_while_memory_is_fetched() -> Result<()> {
+fn cable_cut_during_a_fetch_without_another_way() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(mut rig) = rig(2, Topology::Pair, None)? else { return Ok(()) };
     let mut flow = Flow::start(&rig, &python, "asked")?;

@@ -13,7 +13,7 @@ fn link(status: &Status, port: &str) -> Option<Link> {
 }
 
 #[test]
-fn a_cut_is_seen_at_both_ends_and_outlives_the_daemon_that_made_it() -> Result<()> {
+fn cut_is_seen_at_both_ends_and_outlives_the_daemon_that_made_it() -> Result<()> {
     let Some(mut rig) = Rig::ring()? else { return Ok(()) };
     let cut = rig.lab.cut("h2", "h1")?;
     ensure!(cut.changed && cut.ends.iter().all(|(_, after)| after.is_some()), "{cut:?}");
@@ -43,7 +43,7 @@ fn a_cut_is_seen_at_both_ends_and_outlives_the_daemon_that_made_it() -> Result<(
 }
 
 #[test]
-fn a_host_that_dies_whole_comes_back_in_a_new_epoch() -> Result<()> {
+fn epoch_is_new_after_a_whole_host_died() -> Result<()> {
     let Some(mut rig) = Rig::ring()? else { return Ok(()) };
     let epoch =
         |rig: &Rig| -> Result<u32> { Ok(rig.lab.status("h1")?.port("right").context("no port")?.epoch.0) };
@@ -59,7 +59,7 @@ fn a_host_that_dies_whole_comes_back_in_a_new_epoch() -> Result<()> {
 }
 
 #[test]
-fn a_torus_is_a_configuration() -> Result<()> {
+fn torus_is_a_configuration() -> Result<()> {
     let options = Options { hosts: 9, topology: Topology::Torus, ..Options::scratch("e2e") };
     let Some(mut rig) = Rig::up(options)? else { return Ok(()) };
     for host in 1..=9 {

@@ -30,7 +30,7 @@ fn stop(rig: &Rig, host: &str) -> Result<crosslane_lab::Identity> {
 /// Whoever sleeps when the daemon of its own host is killed learns at once, whatever it sleeps in: the kernel's FIN has no
 /// way any more.
 #[test]
-fn sleepers_learn_that_their_daemon_was_killed() -> Result<()> {
+fn killed_daemon_wakes_sleepers() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(mut rig) = Rig::pair()? else { return Ok(()) };
     let port = rig.port();
@@ -54,7 +54,7 @@ fn sleepers_learn_that_their_daemon_was_killed() -> Result<()> {
 
 /// A far daemon that does not run holds up no `connect` that must not wait, and the connection is made when it runs.
 #[test]
-fn a_connect_that_must_not_wait_does_not() -> Result<()> {
+fn connect_nonblocking_does_not_wait() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let measure = rig.measure(&["h1", "h2"])?;
@@ -95,7 +95,7 @@ fn announced(rig: &Rig, python: &Path) -> Result<(Program, Program)> {
 
 /// An acceptor that cannot ask its daemon whether a connection was announced: its peer does not wait for ever.
 #[test]
-fn an_accept_without_an_answer_ends_the_connection() -> Result<()> {
+fn accept_without_an_answer_ends_the_connection() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let measure = rig.measure(&["h1", "h2"])?;
@@ -117,7 +117,7 @@ fn an_accept_without_an_answer_ends_the_connection() -> Result<()> {
 
 /// The same with a daemon that was killed and is another one by the time of the `accept`.
 #[test]
-fn an_accept_after_the_daemon_was_killed() -> Result<()> {
+fn accept_after_the_daemon_was_killed() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(mut rig) = Rig::pair()? else { return Ok(()) };
     let (mut server, mut client) = announced(&rig, &python)?;

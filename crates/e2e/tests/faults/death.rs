@@ -58,7 +58,7 @@ fn learns(program: &mut Program) -> Result<()> {
 }
 
 #[test]
-fn a_client_is_killed() -> Result<()> {
+fn client_is_killed() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let measure = rig.measure(&["h1", "h2"])?;
@@ -87,7 +87,7 @@ fn a_client_is_killed() -> Result<()> {
 }
 
 #[test]
-fn a_server_is_killed() -> Result<()> {
+fn server_is_killed() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let measure = rig.measure(&["h1", "h2"])?;
@@ -101,7 +101,7 @@ fn a_server_is_killed() -> Result<()> {
 }
 
 #[test]
-fn an_end_inside_one_host_is_killed() -> Result<()> {
+fn end_inside_one_host_is_killed() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let measure = rig.measure(&["h1"])?;
@@ -152,18 +152,18 @@ fn daemon_dies(signal: Signal) -> Result<()> {
 }
 
 #[test]
-fn a_daemon_is_killed_and_comes_back() -> Result<()> {
+fn daemon_is_killed_and_comes_back() -> Result<()> {
     daemon_dies(Signal::KILL)
 }
 
 #[test]
-fn a_daemon_stops_in_order_and_comes_back() -> Result<()> {
+fn daemon_stops_in_order_and_comes_back() -> Result<()> {
     daemon_dies(Signal::TERM)
 }
 
 /// A server that listened before its daemon died is known to the new one, without doing anything for it.
 #[test]
-fn a_server_outlives_its_daemon() -> Result<()> {
+fn server_outlives_its_daemon() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(mut rig) = Rig::pair()? else { return Ok(()) };
     let port = rig.port();
@@ -186,7 +186,7 @@ fn a_server_outlives_its_daemon() -> Result<()> {
 /// A daemon that does not run for a while (a busy machine, a debugger) delays; no byte is lost or goes a way that the
 /// far side does not know of.
 #[test]
-fn a_daemon_that_hangs_for_a_while() -> Result<()> {
+fn daemon_hangs_for_a_while() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let to = rig.address("h2")?.to_string();

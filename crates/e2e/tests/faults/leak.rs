@@ -60,12 +60,12 @@ fn returned(rig: &Rig, before: [usize; 2]) -> Result<()> {
 }
 
 #[test]
-fn a_thousand_connections_leak_nothing() -> Result<()> {
+fn connections_a_thousand_leak_nothing() -> Result<()> {
     loop_with("h2", 1000)
 }
 
 #[test]
-fn a_thousand_connections_inside_one_host_leak_nothing() -> Result<()> {
+fn connections_a_thousand_inside_one_host_leak_nothing() -> Result<()> {
     loop_with("h1", 1000)
 }
 
@@ -76,7 +76,7 @@ const CROWD: u32 = 50_000;
 const LIMIT: u64 = 20_000;
 
 #[test]
-fn fifty_thousand_processes_leave_nothing_behind() -> Result<()> {
+fn processes_fifty_thousand_leave_nothing() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let mut limit = getrlimit(Resource::Nofile);
     limit.maximum = Some(limit.maximum.map_or(LIMIT, |most| most.min(LIMIT)));
@@ -144,6 +144,6 @@ fn idle(server: &[&str], connections: u32) -> Result<()> {
 }
 
 #[test]
-fn a_hundred_idle_connections_cost_nothing() -> Result<()> {
+fn idle_connections_cost_nothing() -> Result<()> {
     idle(&["server", "::"], 100)
 }

@@ -43,17 +43,17 @@ fn scribble(kind: &str, seed: u64, fatal: bool) -> Result<()> {
 }
 
 #[test]
-fn a_record_that_is_too_long() -> Result<()> {
+fn record_that_is_too_long() -> Result<()> {
     scribble("header", 1, true)
 }
 
 #[test]
-fn a_record_of_no_kind() -> Result<()> {
+fn record_of_no_kind() -> Result<()> {
     scribble("kind", 2, true)
 }
 
 #[test]
-fn a_record_out_of_order() -> Result<()> {
+fn record_out_of_order() -> Result<()> {
     scribble("order", 3, true)
 }
 

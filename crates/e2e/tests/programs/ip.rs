@@ -37,7 +37,7 @@ fn addresses(rig: &Rig, host: &str) -> Result<[IpAddr; 2]> {
 }
 
 #[test]
-fn a_go_program() -> Result<()> {
+fn go_program() -> Result<()> {
     let Some(compiler) = package::need("go") else { return Ok(()) };
     let Some(rig) = with_interface(Rig::pair()?) else { return Ok(()) };
     let program = go::compile(&rig, &compiler)?;
@@ -135,11 +135,11 @@ fn large_datagrams() -> Result<()> {
 }
 
 /// What h1 says to a group is heard by `hearers`, each datagram once.
-fn heard_once(rig: &Rig, python: &Path, hearers: &[&str]) -> Result<()> {
+fn received_once(rig: &Rig, python: &Path, receivers: &[&str]) -> Result<()> {
     for group in ["239.86.1.1", "10.86.0.255", "ff15::86:1"] {
         let port = rig.port().to_string();
         let mut programs = Vec::new();
-        for host in hearers {
+        for host in receivers {
             let mut command = Script::Net.plain(rig, host, python)?;
             let mut program = Program::start(command.args(["hear", group, &port]))?;
             program.says("ready")?;
@@ -155,24 +155,24 @@ fn heard_once(rig: &Rig, python: &Path, hearers: &[&str]) -> Result<()> {
 }
 
 #[test]
-fn a_group_hears_each_datagram_once() -> Result<()> {
+fn multicast_group_receives_each_datagram_once() -> Result<()> {
     let Some((mut rig, python)) = up(4, Topology::Ring)? else { return Ok(()) };
-    heard_once(&rig, &python, &HOSTS[1..])?;
+    received_once(&rig, &python, &HOSTS[1..])?;
     rig.lab.cut("h1", "h2")?;
     rig.lies("h1", 2, Some(3))?;
     rig.lies("h2", 1, Some(3))?;
-    heard_once(&rig, &python, &HOSTS[1..])?;
+    received_once(&rig, &python, &HOSTS[1..])?;
     rig.lab.mend("h1", "h2")?;
     rig.lab.wait_links(PATIENCE)?;
     rig.lab.kill_daemon("h2", Signal::KILL)?;
     for host in ["h1", "h3", "h4"] {
         rig.sees(host, 2)?;
     }
-    heard_once(&rig, &python, &["h3", "h4"])
+    received_once(&rig, &python, &["h3", "h4"])
 }
 
 #[test]
-fn a_host_out_of_reach_is_said_at_once() -> Result<()> {
+fn host_out_of_reach_is_reported_at_once() -> Result<()> {
     let Some((mut rig, python)) = up(3, Topology::Chain)? else { return Ok(()) };
     rig.lab.kill_daemon("h2", Signal::KILL)?;
     rig.sees("h1", 0)?;
@@ -186,7 +186,7 @@ fn a_host_out_of_reach_is_said_at_once() -> Result<()> {
 
 /// The kernel then says again and again that there is something to hear of it.
 #[test]
-fn an_interface_that_is_removed_is_said_once() -> Result<()> {
+fn interface_removed_is_logged_once() -> Result<()> {
     let Some(program) = package::need("ip") else { return Ok(()) };
     let Some(rig) = with_interface(Rig::pair()?) else { return Ok(()) };
     run(rig.plain("h1", &program)?.args(["link", "delete", "xl0"]), WORK)?;

@@ -11,7 +11,7 @@ use std::process::Command;
 const URING: &str = "/usr/include/liburing.h";
 
 #[test]
-fn a_server_with_liburing() -> Result<()> {
+fn liburing_server() -> Result<()> {
     let (Some(_), Some(nc)) = (package::need(URING), package::need("nc")) else { return Ok(()) };
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let program = own_calls::echo(&rig)?;
@@ -69,7 +69,7 @@ fn fio_with_rings_for_files() -> Result<()> {
 
 /// Its loader cannot load a library that was built for glibc.
 #[test]
-fn a_musl_program() -> Result<()> {
+fn musl_program() -> Result<()> {
     let Some(compiler) = package::need("musl-gcc") else { return Ok(()) };
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let (source, program) = (rig.file("hello.c"), rig.file("hello"));
@@ -90,7 +90,7 @@ fn a_musl_program() -> Result<()> {
 
 /// A launcher copies its environment to where it starts programs: `CROSSLANE_SOCKET` names the daemon of another host.
 #[test]
-fn an_environment_that_came_from_another_host() -> Result<()> {
+fn environment_that_came_from_another_host() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     Script::Echo.command(&rig, "h2", &python)?;

@@ -94,8 +94,8 @@ fn qperf_by_sdp() -> Result<()> {
     let measure = rig.measure(&["h1", "h2"])?;
     qperf::client(&rig, "h1", &program, &to, port, &["tcp_bw"])?;
     measure.carried_by_ip(LITTLE)?;
-    let told = qperf::client(&rig, "h1", &program, &to, port, &["sdp_bw", "sdp_lat"])?;
-    ensure!(told.bandwidth > 0.0 && told.latency > 0.0, "{told:?}");
+    let results = qperf::client(&rig, "h1", &program, &to, port, &["sdp_bw", "sdp_lat"])?;
+    ensure!(results.bandwidth > 0.0 && results.latency > 0.0, "{results:?}");
     measure.carried(LITTLE, 2)?;
     let opened = rig.account("h1")?.opened;
     ensure!(opened == 2, "{opened} streams for two tests");

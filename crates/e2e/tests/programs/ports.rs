@@ -56,11 +56,11 @@ fn serves_other_destinations(address: &str) -> Result<()> {
 }
 
 #[test]
-fn a_port_serves_another_destination_while_it_waits() -> Result<()> {
+fn port_in_time_wait_serves_another_destination() -> Result<()> {
     serves_other_destinations("10.86.0.2")
 }
 
 #[test]
-fn a_port_serves_another_destination_while_it_waits_v6() -> Result<()> {
+fn port_in_time_wait_serves_another_destination_v6() -> Result<()> {
     serves_other_destinations("fd86::2")
 }

@@ -175,7 +175,7 @@ fn socketserver_that_forks() -> Result<()> {
 
 /// Either end may be a plain program: then the other one is, too, and nobody notices.
 #[test]
-fn one_end_plain() -> Result<()> {
+fn echo_with_one_end_plain() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let address = rig.address("h2")?.to_string();

@@ -10,7 +10,7 @@ use std::fs;
 
 /// Unmodified programs count our functions, and the kernel's are beside them, or it is said why not.
 #[test]
-fn each_function_has_its_cycles() -> Result<()> {
+fn bench_stack_gives_cycles_of_each_function() -> Result<()> {
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let words = ["bench", "stack", "--runs", "1", "--sizes", "14000", "--json"];
     let text = Program::start(&mut rig.tool("h1", &words)?)?.finish(PATIENCE)?.text();
@@ -51,7 +51,7 @@ fn each_function_has_its_cycles() -> Result<()> {
 
 /// Killed in the middle: labs, programs and the sampler end.
 #[test]
-fn a_run_that_is_killed_leaves_nothing() -> Result<()> {
+fn bench_stack_killed_leaves_nothing() -> Result<()> {
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let words = ["bench", "stack", "--runs", "500", "--sizes", "1400"];
     let mut program = Program::start(&mut rig.tool("h1", &words)?)?;

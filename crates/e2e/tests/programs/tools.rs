@@ -145,21 +145,21 @@ fn bench_sdp_measures_every_way() -> Result<()> {
 const BENCH: [&str; 6] = ["bench", "quick", "--no-pinned", "--only=iperf3", "--runs", "500"];
 
 #[test]
-fn a_bench_ends_with_ctrl_c_and_leaves_nothing() -> Result<()> {
+fn bench_ends_with_ctrl_c_and_leaves_nothing() -> Result<()> {
     interrupted(&BENCH, "bench", Signal::INT, true)
 }
 
 #[test]
-fn a_bench_that_is_terminated_leaves_nothing() -> Result<()> {
+fn bench_terminated_leaves_nothing() -> Result<()> {
     interrupted(&BENCH, "bench", Signal::TERM, false)
 }
 
 #[test]
-fn a_demo_whose_terminal_is_gone_leaves_nothing() -> Result<()> {
+fn demo_whose_terminal_is_gone_leaves_nothing() -> Result<()> {
     interrupted(&["demo", "--runs", "500"], "demo", Signal::HUP, true)
 }
 
 #[test]
-fn a_demo_that_is_killed_leaves_nothing() -> Result<()> {
+fn demo_killed_leaves_nothing() -> Result<()> {
     interrupted(&["demo", "--runs", "500"], "demo", Signal::KILL, false)
 }

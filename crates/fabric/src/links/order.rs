@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_a_number_is_the_next_one_is_newer() {
+    fn sequence_number_next_is_always_newer() {
         for number in [0, 1, HALF - 1, HALF, u64::MAX - 1, u64::MAX] {
             let next = number.wrapping_add(1);
             assert_eq!(compare_lives(next, number), Ordering::Greater);

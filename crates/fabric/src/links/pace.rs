@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_is_there_at_once_and_comes_back_slowly() {
+    fn pace_budget_is_full_at_first_and_refills_slowly() {
         let mut budget = Budget::new(Duration::from_secs(1), 3);
         let mut taken = |second| {
             let now = Duration::from_secs(second);

@@ -6,7 +6,7 @@ fn record(origin: u16, incarnation: u64, sequence: u64, to: &[u16]) -> LinkState
 }
 
 #[test]
-fn stale_records_are_ignored_and_answered_with_the_newer_one() {
+fn record_stale_is_ignored_and_answered_with_the_newer() {
     let mut links = Links::new(HostId(1), 10);
     links.handle_cable_up(PortId(0), HostId(2));
     while links.poll_output(PortId(0)).is_some() {}
@@ -19,7 +19,7 @@ fn stale_records_are_ignored_and_answered_with_the_newer_one() {
 }
 
 #[test]
-fn links_are_those_that_both_hosts_declare_and_that_can_be_reached() {
+fn links_are_declared_by_both_hosts_and_reachable() {
     let mut links = Links::new(HostId(1), 10);
     assert!(links.links().is_empty());
     links.handle_cable_up(PortId(0), HostId(2));
@@ -50,7 +50,7 @@ fn duplicate_id_is_not_taken_for_our_own_earlier_life() {
 }
 
 #[test]
-fn one_way_round_takes_the_long_way_too() {
+fn links_one_way_round_take_the_long_way_too() {
     let mut links = Links::new(HostId(1), 10);
     links.go_one_way([PortId(0)]);
     links.handle_cable_up(PortId(0), HostId(2));
@@ -64,7 +64,7 @@ fn one_way_round_takes_the_long_way_too() {
 }
 
 #[test]
-fn lies_are_refused_whole() {
+fn record_that_lies_is_refused_whole() {
     let mut links = Links::new(HostId(1), 10);
     links.handle_cable_up(PortId(0), HostId(2));
     let many = vec![3; MAX_LINKS + 1];
@@ -84,7 +84,7 @@ fn lies_are_refused_whole() {
 }
 
 #[test]
-fn what_comes_by_a_cable_comes_from_behind_it() {
+fn record_by_a_cable_must_come_from_behind_it() {
     // 2 - 1 - 3 - 4
     let mut links = Links::new(HostId(1), 10);
     links.handle_cable_up(PortId(0), HostId(2));
@@ -99,7 +99,7 @@ fn what_comes_by_a_cable_comes_from_behind_it() {
 }
 
 #[test]
-fn a_flood_of_one_origins_records_is_taken_slowly_and_its_last_one_counts() {
+fn record_flood_of_one_origin_is_paced_and_the_last_counts() {
     let mut links = Links::new(HostId(1), 10);
     links.handle_cable_up(PortId(0), HostId(2));
     links.handle_cable_up(PortId(1), HostId(3));
@@ -126,7 +126,7 @@ fn a_flood_of_one_origins_records_is_taken_slowly_and_its_last_one_counts() {
 }
 
 #[test]
-fn a_record_that_is_not_renewed_is_forgotten_and_its_age_is_passed_on() {
+fn record_not_renewed_expires_and_its_age_is_passed_on() {
     let mut links = Links::new(HostId(1), 10);
     links.handle_cable_up(PortId(0), HostId(2));
     links.handle_link_states(PortId(0), vec![record(2, 5, 2, &[1, 3]), record(3, 5, 2, &[2])]).unwrap();
@@ -151,7 +151,7 @@ fn a_record_that_is_not_renewed_is_forgotten_and_its_age_is_passed_on() {
 /// Incarnations are compared modulo 2^64: a record that waited in a port's pace may be newer than the origin's record by
 /// then. The origin, behind that port, must then get it, so that it can go above it.
 #[test]
-fn origin_hears_of_a_record_that_waited_and_counts_before_its_own() {
+fn origin_receives_a_held_record_that_supersedes_its_own() {
     const HALF: u64 = 1 << 63;
     let mut links = Links::new(HostId(1), 10);
     links.handle_cable_up(PortId(0), HostId(2));

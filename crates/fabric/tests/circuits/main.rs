@@ -125,7 +125,7 @@ impl Pair {
 }
 
 #[test]
-fn an_orderly_life_leaves_nothing() {
+fn circuit_closed_in_order_leaves_nothing() {
     let mut pair = Pair::new(PATIENCE);
     let (client, server) = pair.open(1000);
     assert!(pair.hosts[1].accept(server));
@@ -140,7 +140,7 @@ fn an_orderly_life_leaves_nothing() {
 }
 
 #[test]
-fn an_abort_reaches_the_far_program_and_frees_after_it_closes() {
+fn circuit_abort_reaches_the_far_program_and_frees_after_it_closes() {
     let mut pair = Pair::new(PATIENCE);
     let (client, server) = pair.open(1000);
     pair.hosts[0].close(client, true);
@@ -153,7 +153,7 @@ fn an_abort_reaches_the_far_program_and_frees_after_it_closes() {
 }
 
 #[test]
-fn a_late_answer_is_taken_back() {
+fn circuit_late_answer_is_withdrawn() {
     let mut pair = Pair::new(PATIENCE);
     let (client, asking) = pair.dial(1000);
     pair.hosts[0].handle_time(LATE);
@@ -170,7 +170,7 @@ fn a_late_answer_is_taken_back() {
 }
 
 #[test]
-fn a_refused_circuit_takes_another_way() {
+fn circuit_refused_takes_another_way() {
     let mut pair = Pair::new(PATIENCE);
     let (client, asking) = pair.dial(1000);
     pair.hosts[0].handle_message(PORT, refused(asking, Refusal::NoMemory)).unwrap();
@@ -183,7 +183,7 @@ fn a_refused_circuit_takes_another_way() {
 }
 
 #[test]
-fn without_patience_a_lost_cable_kills_its_circuits_and_no_others() {
+fn resume_disabled_lost_cable_kills_its_circuits_alone() {
     let mut pair = Pair::new(Duration::ZERO);
     let (client, server) = pair.open(1000);
     let (here, there) = pair.hosts[0].local(tuple(2000), Scope(7));
@@ -198,7 +198,7 @@ fn without_patience_a_lost_cable_kills_its_circuits_and_no_others() {
 }
 
 #[test]
-fn a_stream_goes_on_over_another_circuit() {
+fn resume_continues_a_stream_over_another_circuit() {
     let mut pair = Pair::new(PATIENCE);
     let (client, server) = pair.open(1000);
     for round in 1..4 {
@@ -218,7 +218,7 @@ fn a_stream_goes_on_over_another_circuit() {
 }
 
 #[test]
-fn the_search_ends_with_patience_on_both_sides() {
+fn resume_timeout_ends_the_search_on_both_sides() {
     let mut pair = Pair::new(PATIENCE);
     let (client, server) = pair.open(1000);
     pair.cut();
@@ -232,7 +232,7 @@ fn the_search_ends_with_patience_on_both_sides() {
 }
 
 #[test]
-fn a_program_that_closes_while_its_stream_moves_is_heard_of_after() {
+fn resume_passes_on_a_close_during_the_move() {
     for (side, abort) in [(0, false), (1, false), (0, true), (1, true)] {
         let mut pair = Pair::new(PATIENCE);
         let ends = <[CircuitId; 2]>::from(pair.open(1000));
@@ -250,7 +250,7 @@ fn a_program_that_closes_while_its_stream_moves_is_heard_of_after() {
 }
 
 #[test]
-fn a_stream_that_the_far_side_does_not_know_dies_at_once() {
+fn resume_of_an_unknown_stream_fails_at_once() {
     let mut pair = Pair::new(PATIENCE);
     let (client, _) = pair.open(1000);
     pair.cut();
@@ -265,7 +265,7 @@ fn a_stream_that_the_far_side_does_not_know_dies_at_once() {
 }
 
 #[test]
-fn a_resumption_needs_the_secret_and_a_new_generation() {
+fn resume_needs_the_secret_and_a_new_generation() {
     let mut pair = Pair::new(PATIENCE);
     pair.open(1000);
     let server = &mut pair.hosts[1];
@@ -283,7 +283,7 @@ fn a_resumption_needs_the_secret_and_a_new_generation() {
 
 /// Whatever the far side has us do again and again, what is remembered of it goes with it.
 #[test]
-fn nothing_is_waited_for_once_it_is_there() {
+fn deadline_is_none_once_nothing_is_pending() {
     let mut pair = Pair::new(PATIENCE);
     let idle = |pair: &Pair| pair.hosts.iter().all(|host| host.poll_deadline().is_none());
     let (client, server) = pair.open(1000);
@@ -299,7 +299,7 @@ fn nothing_is_waited_for_once_it_is_there() {
 }
 
 #[test]
-fn a_shorter_way_is_taken_by_streams_that_can_move_and_costs_the_others_nothing() {
+fn shorter_way_is_taken_by_movable_streams_and_costs_others_nothing() {
     for patience in [PATIENCE, Duration::ZERO] {
         let mut pair = Pair::new(patience);
         let far = Path { hops: 2, ..PATH };
@@ -316,7 +316,7 @@ fn a_shorter_way_is_taken_by_streams_that_can_move_and_costs_the_others_nothing(
 }
 
 #[test]
-fn an_end_that_was_asked_for_by_a_host_that_is_silent_is_as_good_as_any_by_another_way() {
+fn pending_end_of_a_silent_host_is_usable_by_another_way() {
     let mut pair = Pair::new(PATIENCE);
     let (client, _) = pair.dial(1000);
     pair.hosts[0].handle_silence(PORT, HostId(3));
@@ -330,7 +330,7 @@ fn an_end_that_was_asked_for_by_a_host_that_is_silent_is_as_good_as_any_by_anoth
 }
 
 #[test]
-fn an_open_that_comes_late_by_another_way_does_not_take_the_place_of_the_end_in_use() {
+fn open_late_by_another_way_does_not_replace_the_end_in_use() {
     let mut pair = Pair::new(PATIENCE);
     let (client, server) = pair.open(1000);
     assert!(pair.hosts[1].accept(server));
@@ -354,7 +354,7 @@ fn pending_ends_are_bounded_for_each_host() {
 }
 
 #[test]
-fn contradictions_are_told_and_change_nothing() {
+fn message_that_contradicts_is_reported_and_changes_nothing() {
     let mut pair = Pair::new(PATIENCE);
     let (client, _) = pair.open(1000);
     let host = &mut pair.hosts[0];

@@ -37,7 +37,7 @@ fn sent(host: &mut Circuits) -> Vec<(PortId, Control)> {
 }
 
 #[test]
-fn a_circuit_in_transit_closes_in_order_once_it_is_drained() {
+fn transit_closes_in_order_once_drained() {
     let (mut host, transit, channels) = host_between();
     host.handle_message(PORT, closed(channels[0], Closing::Done)).unwrap();
     assert_eq!(host.poll_output(), Some(Output::Drain { transit, side: 0 }));
@@ -53,7 +53,7 @@ fn a_circuit_in_transit_closes_in_order_once_it_is_drained() {
 }
 
 #[test]
-fn whoever_closed_in_order_hears_of_a_loss_before_the_other_side_has_heard_of_it() {
+fn transit_reports_a_loss_to_a_side_that_closed_before_the_other_confirmed() {
     let (mut host, transit, channels) = host_between();
     host.handle_message(PortId(1), closed(channels[1], Closing::Done)).unwrap();
     assert_eq!(host.poll_output(), Some(Output::Drain { transit, side: 1 }));
@@ -65,7 +65,7 @@ fn whoever_closed_in_order_hears_of_a_loss_before_the_other_side_has_heard_of_it
 }
 
 #[test]
-fn what_one_side_of_a_transit_suffers_the_other_hears() {
+fn transit_passes_failures_to_the_other_side() {
     for how in [Closing::Abort, Closing::Lost] {
         let (mut host, transit, channels) = host_between();
         host.handle_message(PortId(1), closed(channels[1], how)).unwrap();
@@ -79,7 +79,7 @@ fn what_one_side_of_a_transit_suffers_the_other_hears() {
 }
 
 #[test]
-fn a_transit_that_cannot_be_is_refused_for_its_reason() {
+fn transit_refusal_gives_its_reason() {
     let (mut host, _, channels) = host_asked();
     host.handle_message(PortId(1), refused(channels[1], Refusal::NoListener)).unwrap();
     assert_eq!(sent(&mut host), [(PORT, refused(ChannelId(50), Refusal::NoListener))]);
@@ -87,7 +87,7 @@ fn a_transit_that_cannot_be_is_refused_for_its_reason() {
 }
 
 #[test]
-fn what_arrived_may_cross_the_end_of_its_circuit() {
+fn transit_arrived_may_cross_the_end_of_its_circuit() {
     let (mut host, _, channels) = host_between();
     host.handle_silence(PortId(1), HostId(2));
     assert_eq!(host.handle_message(PORT, Control::Arrived { channel: channels[0], units: 5 }), Ok(()));

@@ -1,4 +1,4 @@
-//! What a keeper does first: namespaces of its own, the lab's lock, a description of what is to be.
+//! How a keeper starts: its own namespaces, the lab's lock, a description of the lab.
 
 use crate::LabError;
 use crate::config::Order;
@@ -10,7 +10,7 @@ use crate::state::{HostState, State};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Moves into a network namespace of our own, in a user namespace of our own where that takes one.
+/// Moves into a new network namespace, and into a new user namespace where that is needed.
 pub(super) fn leave_home() -> Result<(Option<OwnedFd>, OwnedFd), LabError> {
     if rustix::process::geteuid().is_root() {
         // Root in a container may lack the right.
@@ -22,7 +22,7 @@ pub(super) fn leave_home() -> Result<(Option<OwnedFd>, OwnedFd), LabError> {
     Ok((Some(user), new_network()?))
 }
 
-/// Takes the lab's lock, which tells that its keeper lives.
+/// Takes the lab's lock, which shows that its keeper lives.
 pub(super) fn lock(folder: &Folder) -> Result<OwnedFd, LabError> {
     let lock = open(folder.file(folder::LOCK), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(LabError::os("open the lab's lock"))?;

@@ -1,4 +1,4 @@
-//! What the keeper can be asked for, and asking.
+//! Requests to the keeper.
 
 use super::READY;
 use crate::LabError;
@@ -8,12 +8,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// How long somebody who asks may take to ask, and the keeper to answer.
+/// How long a requester may take to send, and the keeper to answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 /// Longest request, bytes.
 const LONGEST: u64 = 4096;
 
-/// What the keeper can be asked for, one JSON line a connection.
+/// A request to the keeper, one JSON line a connection.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Command {
@@ -50,7 +50,7 @@ pub(crate) fn ask(folder: &Folder, command: &Command) -> Result<(), LabError> {
     if answer == READY { Ok(()) } else { Err(LabError::Refused(answer)) }
 }
 
-/// What `peer` asks for; `None` if it says nothing in time, or is gone.
+/// The request of `peer`; `None` if it sends nothing in time, or is gone.
 pub(super) fn read(peer: &UnixStream) -> Option<Result<Command, LabError>> {
     let mut line = String::new();
     peer.set_read_timeout(Some(REQUEST_TIMEOUT)).and(peer.set_write_timeout(Some(REQUEST_TIMEOUT))).ok()?;

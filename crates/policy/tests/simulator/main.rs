@@ -120,7 +120,7 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 #[test]
-fn streams_survive_whatever_happens_or_both_ends_hear_of_it() {
+fn streams_survive_or_both_ends_are_notified() {
     let counts = run(seeds());
     assert!(counts.resumed > 0 && counts.transits > 0 && counts.outcomes.iter().all(|count| *count > 0));
 }
@@ -137,7 +137,7 @@ fn seeds_that_found_faults_find_none() {
 
 /// In a ring that loses one cable at a time, and has it back before the next, no program notices.
 #[test]
-fn one_cable_at_a_time_breaks_no_stream() {
+fn cable_lost_one_at_a_time_breaks_no_stream() {
     let mut resumed = 0;
     for seed in 0..6 {
         let mut world = World::build(Random::new(seed), 16, Form::Ring, false);
@@ -159,7 +159,7 @@ fn one_cable_at_a_time_breaks_no_stream() {
 
 /// `docs/protocol.md` states what one change costs a network at rest.
 #[test]
-fn a_change_costs_a_network_at_rest_a_bounded_number_of_link_states() {
+fn link_states_per_change_are_bounded_at_rest() {
     for (hosts, form) in [(64, Form::Ring), (64, Form::Chain), (64, Form::Torus(8)), (64, Form::Random(40))] {
         let mut world = World::build(Random::new(1), hosts, form, false);
         let cables = u64::try_from(world.cables.len()).unwrap();
@@ -181,7 +181,7 @@ fn a_change_costs_a_network_at_rest_a_bounded_number_of_link_states() {
 }
 
 #[test]
-fn a_thousand_hosts_know_their_ways() {
+fn routes_converge_with_a_thousand_hosts() {
     let hosts = 32 * 32;
     let mut world = World::build(Random::new(1000), hosts, Form::Torus(32), false);
     world.check_ways();
@@ -203,7 +203,7 @@ fn a_thousand_hosts_know_their_ways() {
 /// One host forges, replays and floods for some seconds. When it stops, all know their ways again at once, and have
 /// forgotten hosts that are not there within the aging bound.
 #[test]
-fn a_network_recovers_from_a_hostile_host_that_stops() {
+fn hostile_host_that_stops_is_recovered_from() {
     for seed in 0..12 {
         let mut random = Random::new(seed);
         let form = [Form::Ring, Form::Chain, Form::Torus(4), Form::Random(8)][random.below(4)];
@@ -224,7 +224,7 @@ fn a_network_recovers_from_a_hostile_host_that_stops() {
 
 /// Where nothing happens but that a host lies of circuits and channels, no stream notices that never passed it.
 #[test]
-fn a_host_that_lies_of_circuits_breaks_no_stream_that_does_not_pass_it() {
+fn hostile_circuit_messages_break_no_stream_past_the_host() {
     let (mut kept, mut found) = (0, 0);
     for seed in 0..40 {
         let mut random = Random::new(seed);
@@ -258,7 +258,7 @@ fn a_host_that_lies_of_circuits_breaks_no_stream_that_does_not_pass_it() {
 
 /// The same where records are signed: nobody is wrong at any time.
 #[test]
-fn where_records_are_signed_a_hostile_host_changes_nothing() {
+fn signed_records_keep_a_hostile_host_from_changing_anything() {
     for seed in 0..8 {
         let mut random = Random::new(seed);
         let form = [Form::Ring, Form::Chain, Form::Torus(4), Form::Random(8)][random.below(4)];
@@ -288,7 +288,7 @@ fn replay() {
 }
 
 #[test]
-fn a_seed_brings_about_the_same_events_again() {
+fn seed_repeats_the_same_events() {
     for seed in 0..3 {
         let [one, other] = [(); 2].map(|()| schedule(seed, HOSTS, false));
         assert_eq!((one.digest, one.counts.events), (other.digest, other.counts.events));

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_lands_later_and_a_ticket_behind_it() {
+    fn posted_store_lands_later_and_its_ticket_behind_it() {
         let mut inside = inside();
         let memory = segment();
         let (outbound, _lane) = inside.carve_outbound(&memory).unwrap();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_lands_where_the_reader_has_gone() {
+    fn posted_store_is_dropped_when_the_reader_has_gone() {
         let mut inside = inside();
         let (gone, stays) = (segment(), segment());
         let (first, lane) = inside.carve_outbound(&gone).unwrap();

@@ -199,21 +199,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_frame_survives_the_way_there_and_back(frame in frames()) {
+        fn frame_encodes_and_decodes(frame in frames()) {
             let bytes = frame.encode();
             prop_assert!(bytes.len() <= MAX_FRAME);
             prop_assert_eq!(Frame::decode(&bytes), Ok(frame));
         }
 
         #[test]
-        fn arbitrary_bytes_are_a_frame_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn frame_arbitrary_bytes_decode_or_fail(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             if let Ok(frame) = Frame::decode(&bytes) {
                 prop_assert!(frame.encode().len() <= bytes.len());
             }
         }
 
         #[test]
-        fn one_frame_is_not_another_with_bytes_behind_it(frame in frames(), more in 1usize..8) {
+        fn frame_with_trailing_bytes_is_refused(frame in frames(), more in 1usize..8) {
             let mut bytes = frame.encode();
             bytes.resize(bytes.len() + more, 0);
             prop_assert!(Frame::decode(&bytes).is_err());

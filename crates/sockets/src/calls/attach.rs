@@ -10,7 +10,7 @@
 //!                             the tuple was announced <---- Request::Accept
 //!                             Reply::Circuit ------------>  HelloAck into the ring
 //! ```
-//! The announcement comes before the SYN, so `accept` gets a final answer, and no byte ever has to change its way.
+//! The announcement precedes the SYN, so `accept` gets a final answer, and no byte changes its path.
 
 use crate::calls::{options, sol_crosslane};
 use crate::daemon::daemon_link::DAEMON;
@@ -31,8 +31,8 @@ use crosslane_wire::control::Refusal;
 use crosslane_wire::local::{Plain, Request, Use};
 use std::time::Duration;
 
-/// How long a `connect` that must not wait waits for its own daemon all the same: longer than that waits for the
-/// neighbour's, and tens of milliseconds more where processors are scarce.
+/// How long a nonblocking `connect` waits for its own daemon: longer than the daemon waits for the neighbour's, plus
+/// tens of milliseconds for busy processors.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(150);
 
 /// A circuit that was granted for a connection that is about to be made.
@@ -46,7 +46,7 @@ pub struct Announced {
 pub enum Decision {
     /// Go on as plain TCP.
     Plain,
-    /// The far side knows of this connection; make it, and tell us how that went.
+    /// The far side knows of this connection; make it, then call [`Announced::connected`].
     Announced(Announced),
     /// A rule allows streams only, and there can be none.
     Refused,
@@ -96,12 +96,12 @@ pub fn announce(fd: c_int, remote: SocketAddr) -> Decision {
 }
 
 impl Announced {
-    /// The kernel's `connect` returned `outcome` with `errno`; the socket becomes a stream, or the circuit is given
-    /// back.
+    /// Called after the kernel's `connect` of `fd` returned `outcome` with `errno`: makes the socket a stream, or gives
+    /// the circuit back.
     pub fn connected(self, fd: c_int, outcome: c_int, errno: c_int) {
         let Some(held) = table::at(self.index) else { return };
         if address::local(fd).is_none_or(|local| local.port() != held.tuple().client.port()) {
-            // Another thread has closed the descriptor: the kernel has ended the connection, and the number is no business of ours.
+            // Another thread has closed the descriptor: the kernel has ended the connection, and the number may name something else.
             end_of_life::closing(&held);
             return;
         }
@@ -123,9 +123,9 @@ impl Announced {
     }
 }
 
-/// After the kernel's `accept` gave `fd`. If the other end may take it for a stream and it cannot be one here, its
-/// connection is reset: else the other end would send where nobody reads. `unannounced` is why it is plain if it was not
-/// announced.
+/// Handles the socket `fd` that the kernel's `accept` returned. Resets its connection if the other end may take it for
+/// a stream and it cannot be one here: else the other end would send where nobody reads. `unannounced` is the reason to
+/// record if it was not announced.
 pub fn accepted(fd: c_int, unannounced: Plain) {
     if !pending_accepts::is_announced() {
         return;
@@ -149,7 +149,7 @@ pub fn accepted(fd: c_int, unannounced: Plain) {
     }
 }
 
-/// Whether the other end wrote into the connection itself, as one does that takes it for plain TCP.
+/// Whether the other end wrote into the TCP connection itself, as an end does that takes it for plain TCP.
 fn has_bytes(fd: c_int) -> bool {
     sockopt::unread(fd).is_some_and(|count| count > 0)
 }
@@ -180,8 +180,8 @@ pub fn listening(fd: c_int) {
     }
 }
 
-/// Before an `accept` on `fd`: a daemon that was restarted meanwhile learns of the listener again, and one of a program that has
-/// loaded something with calls of its own is to be none any more.
+/// Called before an `accept` on `fd`: registers the listener again with a restarted daemon, and withdraws it if the
+/// program has since loaded code that makes its own system calls.
 pub fn renew(fd: c_int) {
     let errno = real::errno();
     if let Some(Entry { kind: Kind::Listener, .. }) = table::look(fd) {
@@ -195,8 +195,8 @@ pub fn renew(fd: c_int) {
     real::set_errno(errno);
 }
 
-/// A `connect` on a stream to somewhere else, or after the circuit was given up, makes another connection: the stream
-/// is over. `remote` is `None` if the connection is only dissolved. Returns whether it is over.
+/// Ends a stream on which `connect` is called for another address, or after the circuit was given up. `remote` is
+/// `None` if the connection is only dissolved. Returns whether the stream is over.
 pub fn leave_for(fd: c_int, held: &Held, remote: Option<SocketAddr>) -> bool {
     let same = remote.is_some_and(|remote| is_same(remote, held.tuple().server)) && held.dead().is_none();
     if same || (remote.is_some() && (wait::is_connected(fd, held) || is_on_its_way(fd))) {
@@ -223,7 +223,7 @@ fn is_on_its_way(fd: c_int) -> bool {
     sockopt::number(fd, libc::IPPROTO_TCP, libc::TCP_INFO).is_some_and(|info| info & 0xff == SYN_SENT)
 }
 
-/// Tells the daemon that a stream goes on by TCP.
+/// Tells the daemon that a stream continues over TCP.
 pub fn note_downgrade(end: &Held, why: Plain) {
     epoll::downgraded(end);
     let tuple = end.tuple();
@@ -280,7 +280,7 @@ fn granted(fd: c_int, remote: SocketAddr) -> Result<u32, Plain> {
     }
 }
 
-/// The circuit is given back if this fails.
+/// Begins the stream; gives the circuit back on failure.
 fn begin(grant: Grant, status: &'static core::sync::atomic::AtomicU32) -> Option<Held> {
     let (circuit, token) = (grant.circuit, grant.token);
     let begun = try_begin(grant, status);
@@ -311,8 +311,7 @@ fn become_stream(fd: c_int, held: &Held, losses: u32) {
     epoll::upgraded(fd);
 }
 
-/// The circuit of a stream that is known from now on was granted after `losses` ends of a session; one more since then
-/// took it along.
+/// The circuit of `held` was granted after `losses` lost sessions. If one more was lost since then, so was the circuit.
 fn check_losses(held: &Held, losses: u32) {
     if watch::losses() != losses {
         held.break_off(libc::ECONNRESET);

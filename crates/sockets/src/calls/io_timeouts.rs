@@ -8,7 +8,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use crosslane_client::shared::Status;
 
-/// The options by their old numbers, and by those with a time of 64 bits everywhere (`SO_RCVTIMEO_NEW`, `SO_SNDTIMEO_NEW`).
+/// Option numbers: the old one, and the one with 64-bit times (`SO_RCVTIMEO_NEW`, `SO_SNDTIMEO_NEW`).
 pub const RECEIVE_NAMES: [c_int; 2] = [libc::SO_RCVTIMEO, 66];
 /// See [`RECEIVE_NAMES`].
 pub const SEND_NAMES: [c_int; 2] = [libc::SO_SNDTIMEO, 67];
@@ -26,7 +26,7 @@ impl Timeout {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Receive, Self::Send];
 
-    /// What an option of `SOL_SOCKET` is a time-out for, by its old name or the one with a time of 64 bits everywhere.
+    /// Which calls an option of `SOL_SOCKET` is a time-out for, by its old or its 64-bit number.
     pub fn of(name: c_int) -> Option<Self> {
         Self::ALL.into_iter().find(|which| which.names().contains(&name))
     }
@@ -38,7 +38,7 @@ impl Timeout {
         }
     }
 
-    /// Where a stream has it.
+    /// The word of a stream's status that holds the time-out.
     pub fn word(self, status: &Status) -> &AtomicU32 {
         match self {
             Self::Receive => &status.receive_timeout,
@@ -47,8 +47,8 @@ impl Timeout {
     }
 }
 
-/// After the kernel accepted a time-out for `fd`: with a negative one calls wait for nothing, though the kernel says afterwards
-/// that there is none.
+/// Called after the kernel accepted a time-out for `fd`. With a negative one calls do not wait, though the kernel
+/// reports it as none.
 pub fn given(fd: c_int, end: Option<&Held>, which: Timeout, given: libc::timeval) {
     let at_once = given.tv_sec < 0;
     match end {
@@ -58,14 +58,14 @@ pub fn given(fd: c_int, end: Option<&Held>, which: Timeout, given: libc::timeval
     }
 }
 
-/// A socket becomes a stream: what the kernel does not tell counts for it too.
+/// Called when a socket becomes a stream: applies negative time-outs, which the kernel does not report.
 pub fn begin(choice: &Choice, end: &Held) {
     for which in Timeout::ALL.into_iter().filter(|which| choice.at_once[*which as usize]) {
         which.word(&end.shared().status).store(wait::AT_ONCE, Relaxed);
     }
 }
 
-/// The kernel's value counts for the stream `fd` from now on.
+/// Copies the kernel's value to the stream `fd`.
 pub fn take(fd: c_int, end: &Held, which: Timeout) {
     let Some(value) = sockopt::time(fd, which.names()[0]) else { return };
     let ms = value.tv_sec.saturating_mul(1000).saturating_add((value.tv_usec + 999) / 1000);
@@ -73,7 +73,7 @@ pub fn take(fd: c_int, end: &Held, which: Timeout) {
     which.word(&end.shared().status).store(ms, Relaxed);
 }
 
-/// A time-out was set for `fd`, which is no stream: whether it is a negative one, which the kernel does not tell later.
+/// Records whether a time-out set for `fd`, which is no stream, is negative: the kernel does not report that later.
 fn keep(fd: c_int, which: Timeout, at_once: bool) {
     let mut choice = Choice::of(fd);
     if choice.at_once[which as usize] != at_once && sockopt::is_tcp(fd) {

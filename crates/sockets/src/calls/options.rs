@@ -13,15 +13,15 @@ use core::sync::atomic::Ordering::Relaxed;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
 
-/// Whether a socket that is about to connect must stay TCP: it wants its SYN to wait for the first data, or the kernel's word when
-/// data may be overwritten.
+/// Whether a socket that is about to connect must stay TCP: it wants its SYN delayed until the first data, or zero-copy
+/// completions.
 pub fn are_tcp_only(fd: c_int) -> bool {
     let is_set = |level, name| sockopt::number(fd, level, name).is_some_and(|value| value != 0);
     is_set(libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) || is_set(libc::SOL_SOCKET, libc::SO_ZEROCOPY)
 }
 
-/// Why an option must not reach the carrier socket of a stream, or a listener of ours; programs know these answers from
-/// kernels that were built without it, and do without. What the kernel refuses or what asks for nothing, it may have.
+/// Why an option must not reach the carrier socket of a stream, or a listener of ours: the error of kernels built
+/// without the option, which programs handle. Options that the kernel refuses, or that ask for nothing, pass.
 pub fn refused(kind: Kind, level: c_int, name: c_int, value: &Value) -> Option<c_int> {
     if c_int::try_from(value.len()).is_err() {
         return None;
@@ -30,7 +30,7 @@ pub fn refused(kind: Kind, level: c_int, name: c_int, value: &Value) -> Option<c
     match (kind, level, name) {
         // Encryption in the kernel (kTLS) would see nothing of what the stream carries.
         (Kind::Stream, libc::IPPROTO_TCP, libc::TCP_ULP) if value.has_a_byte() => Some(libc::ENOENT),
-        // Nobody would ever tell that a buffer may be overwritten.
+        // Zero-copy completions would never be reported.
         (Kind::Stream | Kind::Listener, libc::SOL_SOCKET, libc::SO_ZEROCOPY) if asks(|value| value == 1) => {
             Some(libc::EOPNOTSUPP)
         }
@@ -42,13 +42,13 @@ pub fn refused(kind: Kind, level: c_int, name: c_int, value: &Value) -> Option<c
 struct Mirrored {
     /// The numbers that it is set by.
     names: &'static [c_int],
-    /// Whether the kernel's value means something though the program may never have set it.
+    /// Whether the kernel's value counts even if the program never set it.
     counts: fn(c_int) -> bool,
-    /// Takes it over.
+    /// Copies the value to the stream.
     take: fn(c_int, &Held),
 }
 
-/// All of them: each is taken over when a socket becomes a stream, and at each change.
+/// All mirrored options: copied when a socket becomes a stream, and at each change.
 const MIRRORED: [Mirrored; 6] = [
     Mirrored {
         names: &io_timeouts::RECEIVE_NAMES,
@@ -70,14 +70,14 @@ const MIRRORED: [Mirrored; 6] = [
     },
 ];
 
-/// A socket becomes a stream: the options that were set before count for it too.
+/// Applies the options that were set before the socket became a stream.
 pub fn inherit(fd: c_int, end: &Held) {
     for option in MIRRORED.iter().filter(|option| (option.counts)(fd)) {
         (option.take)(fd, end);
     }
 }
 
-/// Whether the program has set `SO_SNDBUF`; `SO_BUF_LOCK` tells (Linux 5.16).
+/// Whether the program has set `SO_SNDBUF`, by `SO_BUF_LOCK` (Linux 5.16).
 fn is_send_buffer_locked(fd: c_int) -> bool {
     const SO_BUF_LOCK: c_int = 72;
     const SEND: c_int = 1;
@@ -106,12 +106,12 @@ pub fn flags_changed(end: &Held, flags: c_int) {
     set_nonblock(end, flags & libc::O_NONBLOCK != 0);
 }
 
-/// `O_NONBLOCK` by whatever call.
+/// Sets `O_NONBLOCK`, whichever call changed it.
 pub fn set_nonblock(end: &Held, on: bool) {
     end.shared().status.nonblock.store(u32::from(on), Relaxed);
 }
 
-/// `ioctl` on a stream: `Some` is the answer; `None`: the kernel's, made before or after as the caller likes.
+/// `ioctl` on a stream. `Some` is the answer; `None`: the kernel answers, called before or after as the caller likes.
 pub fn control(end: &Held, request: libc::c_ulong) -> Option<Result<c_int, c_int>> {
     match request {
         libc::FIONREAD if end.rx() != Direction::Tcp => {
@@ -123,16 +123,16 @@ pub fn control(end: &Held, request: libc::c_ulong) -> Option<Result<c_int, c_int
     }
 }
 
-/// Bytes that the far side has surely not read: credit comes back when a quarter of the ring is due, so less than
-/// that may be nothing at all, and a program that waits for 0 gets there.
+/// Bytes that the far side has surely not read. Credit comes back a quarter of the ring at a time, so less than that
+/// counts as 0: a program that waits for 0 gets there.
 fn unsent(end: &Held) -> c_int {
     let slack = end.shared().producer.cap() / 4;
     c_int::try_from(end.unconfirmed().saturating_sub(slack)).unwrap_or(c_int::MAX)
 }
 
-/// `shutdown` of a stream, before the kernel's: what of it the kernel is to do, if anything. The far side must not see its FIN
-/// before our end, which without that says that nobody is left here. And of a receiving side that is shut the kernel would say
-/// what it says of a far side's FIN: whether that has come could not be seen any more, which counts as long as we send.
+/// Handles `shutdown` of a stream before the kernel does; returns what the kernel is to do, if anything. The far side
+/// must not see our FIN before our end record, since a FIN alone means that nobody is left here. And to the kernel a
+/// shut receiving side looks like the far side's FIN, which must stay visible as long as we send.
 pub fn shutting_down(fd: c_int, end: &Held, how: c_int) -> Option<c_int> {
     let status = &end.shared().status;
     carrier::look_at_kernel(fd, end);

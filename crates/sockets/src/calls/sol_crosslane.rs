@@ -1,5 +1,5 @@
-//! `SOL_CROSSLANE`: what programs that know of streams choose for them, and ask of them; `include/crosslane.h` is the
-//! same for C. What is said of a socket before it is a stream is kept with its descriptor.
+//! `SOL_CROSSLANE`: options by which programs control streams and query them; `include/crosslane.h` declares them for
+//! C. Options set before a socket is a stream are kept with its descriptor.
 
 use crate::calls::io_timeouts;
 use crate::daemon::{process, rules};
@@ -35,13 +35,13 @@ enum Socket {
     Plain,
 }
 
-/// An option of ours is set. `None`: `fd` is no TCP socket, and the kernel has the word.
+/// Sets an option of ours. `None`: `fd` is no TCP socket, and the kernel answers.
 pub fn set(fd: c_int, name: c_int, value: &Value) -> Option<Result<(), c_int>> {
     let socket = socket(fd)?;
     Some(value.number().and_then(|value| set_one(fd, &socket, name, value)))
 }
 
-/// An option of ours is asked for; as [`set`].
+/// Reads an option of ours; otherwise as [`set`].
 pub fn get(fd: c_int, name: c_int, place: &Place) -> Option<Result<(), c_int>> {
     let socket = socket(fd)?;
     fault::catch();
@@ -50,16 +50,16 @@ pub fn get(fd: c_int, name: c_int, place: &Place) -> Option<Result<(), c_int>> {
 
 fn answer(fd: c_int, socket: &Socket, name: c_int, place: &Place) -> Result<(), c_int> {
     let room = place.room()?;
-    let bytes: Vec<u8> = match told(fd, socket, name)? {
-        Told::Number(number) if (room as usize) < size_of_val(&number) => return Err(libc::EINVAL),
+    let bytes: Vec<u8> = match value_of(fd, socket, name)? {
+        Answer::Number(number) if (room as usize) < size_of_val(&number) => return Err(libc::EINVAL),
         _ if c_int::try_from(room).is_err() => return Err(libc::EINVAL),
-        Told::Number(number) => number.to_ne_bytes().to_vec(),
-        Told::Statistics(words) => words.iter().flat_map(|word| word.to_ne_bytes()).collect(),
+        Answer::Number(number) => number.to_ne_bytes().to_vec(),
+        Answer::Statistics(words) => words.iter().flat_map(|word| word.to_ne_bytes()).collect(),
     };
     place.store(&bytes, room)
 }
 
-/// `fd` becomes a stream: what was said of the socket counts for it, else what rules say.
+/// Called when `fd` becomes a stream: applies the options set before, else what the rules say.
 pub fn begin(fd: c_int, end: &Held) {
     let choice = Choice::of(fd);
     let ruled =
@@ -113,12 +113,12 @@ fn set_one(fd: c_int, socket: &Socket, name: c_int, value: c_int) -> Result<(), 
 }
 
 /// The answer to one option.
-enum Told {
+enum Answer {
     Number(c_int),
     Statistics([u64; STATS]),
 }
 
-fn told(fd: c_int, socket: &Socket, name: c_int) -> Result<Told, c_int> {
+fn value_of(fd: c_int, socket: &Socket, name: c_int) -> Result<Answer, c_int> {
     let choice = Choice::of(fd);
     let number = match (name, socket) {
         (XL_STATE, Socket::Stream(_)) => STATE_STREAM,
@@ -128,10 +128,10 @@ fn told(fd: c_int, socket: &Socket, name: c_int) -> Result<Told, c_int> {
         (XL_TRANSFER, Socket::Early) => choice.transfer.unwrap_or_default() as c_int,
         (XL_OFFLOAD, Socket::Stream(end)) => c_int::from(end.offload()),
         (XL_OFFLOAD, Socket::Early) => c_int::from(choice.offload.unwrap_or_default()),
-        (XL_STATS, Socket::Stream(end)) => return Ok(Told::Statistics(words(&end.statistics()))),
+        (XL_STATS, Socket::Stream(end)) => return Ok(Answer::Statistics(words(&end.statistics()))),
         _ => return Err(libc::ENOPROTOOPT),
     };
-    Ok(Told::Number(number))
+    Ok(Answer::Number(number))
 }
 
 /// `struct xl_stats`.
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_that_is_not_zero_copy_was_copied() {
+    fn copied_bytes_are_all_but_zero_copy() {
         let sent = ModesSnapshot { read_zcopy: 300, spared: 300, records: 2, ..ModesSnapshot::default() };
         let words = words(&Statistics { tx_bytes: 1000, sent, wakes: 5, ..Statistics::default() });
         assert_eq!(words[..8], [184, 1000, 700, 300, 0, 0, 700, 2]);

@@ -16,12 +16,12 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// What was said of `fd`.
+    /// The choices for `fd`.
     pub fn of(fd: c_int) -> Self {
         Self::unpack(table::choice(fd))
     }
 
-    /// It is kept until `fd` is closed.
+    /// Keeps the choices until `fd` is closed.
     pub fn keep(self, fd: c_int) {
         table::choose(fd, self.pack());
     }

@@ -6,12 +6,12 @@ use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use rustix::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use rustix::process::Resource;
 
-/// Our descriptors' numbers; a bound is enough since there are few.
+/// Numbers of our descriptors. They are few, so the table is bounded.
 static ALL: [AtomicI32; MAX_OWN] = [const { AtomicI32::new(-1) }; MAX_OWN];
 /// Most descriptors that are kept from the program's `close_range`.
 const MAX_OWN: usize = 1024;
 
-/// Moves a descriptor up and out of the program's sight. The program may close it no more; we may, by [`close`].
+/// Moves a descriptor to a high number and hides it from the program. The program cannot close it any more; [`close`] can.
 pub fn hide(fd: OwnedFd) -> RawFd {
     let moved = rustix::io::fcntl_dupfd_cloexec(&fd, base());
     let hidden = match moved {
@@ -31,7 +31,7 @@ pub fn close(fd: RawFd) {
     drop(unsafe { OwnedFd::from_raw_fd(fd) });
 }
 
-/// One of our own descriptors, `fd`, for who wants to own it: it is closed by [`close`] alone.
+/// Our descriptor `fd`, for a caller that needs an owned one; only [`close`] closes it.
 pub fn lend(fd: RawFd) -> ManuallyDrop<OwnedFd> {
     // SAFETY: `hide` gave it to us; nobody closes it but `close`.
     ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(fd) })
@@ -59,7 +59,7 @@ fn keep(fd: OwnedFd) -> RawFd {
     enter(fd.into_raw_fd())
 }
 
-/// Highest number that ours start from: the kernel keeps and, at each `fork`, copies a table up to the highest one.
+/// Highest number that ours start from: the kernel keeps a table up to the highest descriptor, and copies it at each `fork`.
 const HIGH: u64 = 1 << 15;
 
 /// Lowest number for our descriptors: in the upper part of what the limit allows.

@@ -51,17 +51,17 @@ pub struct Entry {
     pub index: u32,
 }
 
-/// Where an end lives while this process has a descriptor of it.
+/// A place for an end, in use while this process has a descriptor of it.
 struct Place {
     /// Threads at work on the end, plus one while it has descriptors.
     users: AtomicU32,
     /// Descriptors of this process; 0 = free or about to be.
     fds: AtomicU32,
     next: AtomicU32,
-    /// One more than our own descriptor that stands for the last one of the program's, which was closed under calls that go
-    /// on; 0 if there is none.
+    /// One more than the descriptor of ours that stands in for the program's last one, which was closed during calls; 0
+    /// if there is none.
     stand_in: AtomicI32,
-    /// Users that were threads of the parent by `fork`, or interests of its epoll sets.
+    /// Users that were threads of the parent before `fork`, or interests of its epoll sets.
     foreign: AtomicU32,
     end: UnsafeCell<Option<End>>,
 }
@@ -75,21 +75,21 @@ static FRESH: AtomicU32 = AtomicU32::new(1);
 static GENERATION: AtomicU32 = AtomicU32::new(1);
 /// One past the highest descriptor of the program's that was ever entered.
 static HIGHEST: AtomicU32 = AtomicU32::new(0);
-/// Whether a descriptor was ever entered that is a stream, or may be one.
+/// Whether a descriptor was ever entered that is, or may be, a stream.
 static MET: AtomicBool = AtomicBool::new(false);
 
 /// What the layers above do for the table.
 pub struct Above {
     /// Finds out whether a descriptor that is [`Kind::Unknown`] is a stream, and enters it if so.
     pub adopt: fn(c_int),
-    /// The last call has ended on a stream that has no descriptor of the program's any more, but the one of ours that stood for
-    /// it, which is to be closed.
+    /// Called when the last call has ended on a stream that the program has no descriptor of; the argument is our
+    /// stand-in, which is to be closed.
     pub left: fn(&Held, c_int),
 }
 
 static ABOVE: OnceLock<Above> = OnceLock::new();
 
-/// Prepares the tables; until then every look-up finds nothing.
+/// Prepares the tables; before, every look-up finds nothing.
 pub fn prepare(above: Above) {
     let _ = ABOVE.set(above);
     FDS.make(MAX_FDS);
@@ -119,8 +119,8 @@ pub fn enter(fd: c_int, kind: Kind, index: u32) -> Option<Entry> {
     unpack(word(fd)?.swap(packed, Ordering::AcqRel))
 }
 
-/// Whether there is, or was, a descriptor that is a stream or may be one, or a listener that becomes ours when it is waited for.
-/// Until then nothing but the kernel looks at what programs wait for.
+/// Whether there is, or was, a descriptor that is or may be a stream, or a listener that becomes ours when it is waited
+/// for. Until then only the kernel looks at what programs wait for.
 #[inline]
 pub fn met_any() -> bool {
     MET.load(Ordering::Relaxed)
@@ -202,20 +202,20 @@ pub fn release(held: &Held) -> bool {
     true
 }
 
-/// Whether `held`, whose last descriptor the calling thread closes, is in a call of another thread.
+/// Whether a call of another thread uses `held`, whose last descriptor the calling thread closes.
 pub fn is_in_call(held: &Held) -> bool {
     let foreign = held.place.foreign.load(Ordering::Relaxed);
     descriptors(held) == 1 && held.place.users.load(Ordering::Relaxed) > 2_u32.saturating_add(foreign)
 }
 
-/// The program closed its last descriptor under calls that go on. Until the last of them ends, `fd`, one of our own, stands for
-/// it; then [`Above::left`] closes that.
+/// Makes `fd`, a descriptor of ours, the stand-in for the program's last one, which was closed during calls. When the
+/// last of these calls ends, [`Above::left`] closes it.
 pub fn stand_in(held: &Held, fd: c_int) {
     held.place.stand_in.store(fd + 1, Ordering::Release);
     release(held);
 }
 
-/// In the child of `fork`: the parent's threads are in no call here, and what stands in for them goes to `close`.
+/// In the child of `fork`: the parent's threads are in no call here, and their stand-ins go to `close`.
 pub fn forked(close: impl Fn(c_int)) {
     let fresh = FRESH.load(Ordering::Relaxed);
     for place in (1..fresh).filter_map(|index| ENDS.get(index as usize, MAX_ENDS)) {
@@ -279,8 +279,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// The descriptor by which a call that began with `fd` asks the kernel: that one, or another one of the stream if it was
-    /// closed meanwhile; `None` if there is none.
+    /// The descriptor by which a call that began with `fd` asks the kernel: `fd`, or another one of the stream if that
+    /// was closed meanwhile; `None` if there is none.
     pub fn fd(&self, fd: c_int) -> Option<c_int> {
         let is_its = |entry: Entry| {
             entry.kind == Kind::Own || entry == Entry { kind: Kind::Stream, index: self.index }

@@ -10,19 +10,19 @@ use libc::{cmsghdr, msghdr, sockaddr, socklen_t};
 const MSG_CMSG_COMPAT: c_int = c_int::MIN;
 /// Longest name, bytes.
 const NAME_MAX: socklen_t = 128;
-/// Whether `sendto` takes a name of that length; what it says is ignored on a connection.
+/// Whether `sendto` accepts an address of this length; its content is ignored on a connection.
 pub fn takes_name(to: *const sockaddr, len: socklen_t) -> bool {
     to.is_null() || len <= NAME_MAX
 }
 
-/// Whether `sendmsg` and `recvmsg` take the message's name, if it has one, and the flags.
+/// Whether `sendmsg` and `recvmsg` accept the message's address, if it has one, and the flags.
 pub fn takes_head(message: &msghdr, flags: c_int) -> bool {
     let named = !message.msg_name.is_null();
     flags & MSG_CMSG_COMPAT == 0 && !(named && message.msg_namelen.cast_signed() < 0)
 }
 
-/// The error number of a call that sends control data, or with `MSG_FASTOPEN`, if the kernel refuses that. It is asked by a
-/// message of the same kind without a byte.
+/// The error number with which the kernel refuses control data, or `MSG_FASTOPEN`, in a send. The kernel is asked by an
+/// equal message without a byte.
 ///
 /// # Safety
 /// `message` is one in the form of `sendmsg`.
@@ -30,7 +30,7 @@ pub unsafe fn refused(fd: c_int, end: &Held, message: &msghdr, flags: c_int) -> 
     if message.msg_controllen == 0 && flags & libc::MSG_FASTOPEN == 0 {
         return None;
     }
-    // It would take an error that waits to be told.
+    // The kernel's call would consume a pending error.
     carrier::look_at_kernel(fd, end);
     let empty = msghdr { msg_iov: core::ptr::null_mut(), msg_iovlen: 0, ..*message };
     let flags = flags & libc::MSG_FASTOPEN | libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
@@ -38,7 +38,7 @@ pub unsafe fn refused(fd: c_int, end: &Held, message: &msghdr, flags: c_int) -> 
     if unsafe { real::sendmsg(fd, &raw const empty, flags) } >= 0 {
         return None;
     }
-    // Others are of the connection: the stream tells them itself.
+    // Other errors concern the connection: the stream reports them itself.
     let of_arguments = [
         libc::EINVAL,
         libc::EFAULT,
@@ -52,11 +52,11 @@ pub unsafe fn refused(fd: c_int, end: &Held, message: &msghdr, flags: c_int) -> 
     Some(real::errno()).filter(|errno| of_arguments.contains(errno))
 }
 
-/// Stores what a receive into `message` tells besides the bytes: no name, and with `TCP_INQ` how many bytes are left.
+/// Stores what a receive into `message` returns besides the bytes: no address, and with `TCP_INQ` the number of bytes left.
 ///
 /// # Safety
 /// `message` is one in the form of `recvmsg`.
-pub unsafe fn tell(fd: c_int, end: &Held, message: &mut msghdr, flags: c_int) {
+pub unsafe fn store(fd: c_int, end: &Held, message: &mut msghdr, flags: c_int) {
     if !message.msg_name.is_null() {
         message.msg_namelen = 0;
     }
@@ -71,8 +71,8 @@ pub unsafe fn tell(fd: c_int, end: &Held, message: &mut msghdr, flags: c_int) {
     }
 }
 
-/// Puts the one control message that a stream tells into a program's `room` bytes: how many of them are used, and whether
-/// the message is there as a whole.
+/// Stores the one control message of a stream in the program's `room` bytes. Returns how many of them it used, and
+/// whether the whole message fitted.
 ///
 /// # Safety
 /// If it is there, `control` must be the program's for `room` bytes.
@@ -96,7 +96,7 @@ unsafe fn put(control: *mut c_void, room: usize, unread: c_int) -> (usize, bool)
         user::store(control.cast::<cmsghdr>(), &head).and_then(|()| user::store_all(place, &data[..copied]))
     };
     if stored.is_err() {
-        // As the kernel has it: it is not told.
+        // As in the kernel: it is not reported.
         return (0, true);
     }
     (space.min(room), room >= whole)
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_byte_is_stored_beyond_the_room() {
+    fn ancillary_data_never_exceeds_its_buffer() {
         for room in 0..40 {
             let mut bytes = [0xee_u8; 48];
             // SAFETY: more than that.

@@ -18,7 +18,7 @@ pub fn close(fd: c_int) -> c_int {
     unsafe { real::close(fd) }
 }
 
-/// The program closes `fd`, which is something to us; in a child of `vfork` the tables are the parent's, and stay.
+/// The program closes `fd`, which has an entry; a child of `vfork` leaves the tables, which are its parent's, alone.
 pub fn closing(fd: c_int) {
     if !program::is_owner() {
         return;

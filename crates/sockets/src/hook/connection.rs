@@ -32,7 +32,7 @@ hook! {
         unsafe { real::socket(domain, kind, protocol) }
     }
 
-    /// `bind(2)`; of the families of SDP the kernel has not heard.
+    /// `bind(2)`; the kernel does not know the families of SDP.
     fn bind(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
         // SAFETY: the program's promise to `bind`.
         let outcome = unsafe { real::bind(fd, to, len) };
@@ -165,11 +165,11 @@ hook! {
         let kernel = || unsafe { real::getsockopt(fd, level, name, value, len) };
         let ours = match (level, name) {
             (libc::SOL_SOCKET, libc::SO_ERROR) => table::stream(fd).and_then(|end| error_of(fd, &end, len)),
-            (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => table::stream(fd).and_then(|end| io::peeking::told(&end)),
+            (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => table::stream(fd).and_then(|end| io::peeking::programs_value(&end)),
             (libc::SOL_SOCKET, libc::SO_REUSEADDR) => table::stream(fd).and_then(|end| port::is_shared(&end).then_some(0)),
             (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT | libc::TCP_QUICKACK) => match table::stream(fd) {
-                Some(end) => handshake::told(&end, name),
-                None if name == libc::TCP_DEFER_ACCEPT => deferral::told(fd),
+                Some(end) => handshake::programs_value(&end, name),
+                None if name == libc::TCP_DEFER_ACCEPT => deferral::programs_value(fd),
                 None => None,
             },
             _ => None,
@@ -190,8 +190,8 @@ fn is_sdp(fd: c_int) -> bool {
     table::look(fd).is_some_and(|entry| entry.kind == Kind::Sdp)
 }
 
-/// What `SO_ERROR` tells of a stream, once; `None` if the kernel knows. What the kernel has is noticed first: taken by the
-/// program it would be missing here. A length that the kernel refuses takes no error away.
+/// `SO_ERROR` of a stream, reported once; `None` leaves it to the kernel. The kernel's error is noted first: it would
+/// be lost here if the program took it. A length that the kernel refuses clears no error.
 fn error_of(fd: c_int, end: &table::Held, len: *const socklen_t) -> Option<c_int> {
     // SAFETY: any four bytes are a length.
     let len = unsafe { user::load(len) }.ok();
@@ -202,7 +202,7 @@ fn error_of(fd: c_int, end: &table::Held, len: *const socklen_t) -> Option<c_int
     crate::calls::io::pending_error(end)
 }
 
-/// A `connect` on a stream: the second one of a non-blocking pair, or a mistake that the kernel names.
+/// A `connect` on a stream: the second one of a nonblocking pair, or an error that the kernel reports.
 fn connect_again(fd: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
     let outcome = kernel();
     if outcome == 0
@@ -224,7 +224,7 @@ fn dissolve(fd: c_int, end: &table::Held, kernel: impl FnOnce() -> c_int) -> c_i
     outcome
 }
 
-/// `by` is what the listener was, and its choice, when the call began: another thread may have closed it meanwhile.
+/// `by` and `choice` are the listener's from before the call: another thread may have closed it meanwhile.
 fn arrived((by, choice): (Option<table::Entry>, u32), accepted: c_int) -> c_int {
     let kind = by.map(|entry| entry.kind);
     if accepted >= 0 && matches!(kind, Some(Kind::Listener | Kind::Shy)) {

@@ -154,7 +154,7 @@ fn replaced(fd: c_int, to: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
         return real::fail(libc::EBADF);
     }
     if is_same_stream(fd, to) {
-        // One descriptor of it goes and one comes; what is known of the number, in epoll sets too, stays.
+        // One descriptor of it goes and one comes; the entry of the number, in epoll sets too, stays.
         return kernel();
     }
     if table::look(to).is_some() && is_open(fd) && is_below_limit(to) {
@@ -176,7 +176,7 @@ fn is_open(fd: c_int) -> bool {
     unsafe { real::fcntl(fd, libc::F_GETFD, core::ptr::null_mut()) >= 0 }
 }
 
-/// The limit of descriptors may have been lowered below one that is open; then nothing can be put there.
+/// The limit of descriptors may be below one that is open; then nothing can be put there.
 fn is_below_limit(fd: c_int) -> bool {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.is_none_or(|limit| u64::from(fd.unsigned_abs()) < limit)

@@ -1,5 +1,5 @@
-//! The environment of a program that is executed with streams open. Whatever environment it is given, what the library needs is
-//! there, and hidden from it again before its `main`.
+//! The environment of a program that is executed with streams open. Whatever environment the caller passes, the
+//! variables that the library needs are added, and hidden again before the program's `main`.
 //!
 //! ```text
 //!   CROSSLANE_INHERIT=7,300;LD_PRELOAD,CROSSLANE_SOCKET   descriptors that may be streams; variables that are there for us only
@@ -98,8 +98,8 @@ fn replace(value: &OsString) {
     }
 }
 
-/// `envp` with what the new image needs to know of the descriptors `kept`, and to be followed; valid until this thread's next
-/// call. If it is not there, it stays as it is, and the kernel says so.
+/// `envp` with the variables by which the new image learns of the descriptors `kept` and loads the library; valid until
+/// this thread's next call. An unreadable `envp` is returned as it is, and the kernel reports the error.
 pub fn with(envp: *const *const c_char, kept: &[c_int]) -> *const *const c_char {
     let mut next = Next { texts: Vec::new(), entries: NEXT.take().entries };
     if copy(&mut next.entries, envp).is_err() {
@@ -129,7 +129,7 @@ impl Next {
         self.texts.extend(entry);
     }
 
-    /// Has the loader of the new image load what this one was started with, if we are among that.
+    /// Has the loader of the new image preload what this one preloaded, if we are in that list.
     fn preload(&mut self, added: &mut Vec<&'static str>) {
         let is_ours = |value: &[u8]| value.windows(LIBRARY.len()).any(|part| part == LIBRARY.as_bytes());
         let Some([Some(wanted), _]) = AT_START.get() else { return };

@@ -69,7 +69,7 @@ hook! {
         spawning(envp, |envp| unsafe { real::posix_spawnp(pid, file, actions, attributes, argv, envp) })
     }
 
-    /// `posix_spawn_file_actions_adddup2(3)`: a child will have this descriptor, even if `exec` closes it.
+    /// `posix_spawn_file_actions_adddup2(3)`: a child will have this descriptor, even if its flags say close-on-exec.
     fn posix_spawn_file_actions_adddup2(actions: *mut c_void, fd: c_int, to: c_int) -> c_int {
         if let Some(end) = table::stream(fd) {
             end_of_life::lent(&end);
@@ -123,7 +123,7 @@ fn suspect(fd: RawFd) {
     }
 }
 
-/// Calls `exec` with the environment that the new image needs; what was given up before is taken back if it fails.
+/// Calls `exec` with the environment that the new image needs; restores what was given up if it fails.
 fn leaving(envp: *const *const c_char, exec: impl FnOnce(*const *const c_char) -> c_int) -> c_int {
     let exec = |envp| fault::executing(|| exec(envp));
     let (kept, lost) = inheritance();
@@ -161,7 +161,7 @@ fn spawning(envp: *const *const c_char, spawn: impl FnOnce(*const *const c_char)
 /// A stream was lent to a child by an action, whatever its descriptor's flags say.
 static LENT: AtomicBool = AtomicBool::new(false);
 
-/// Streams behind `kept` are going to have holders that nobody counts.
+/// Streams behind `kept` get holders that nobody counts.
 fn lend(kept: &[c_int]) {
     for &fd in kept {
         if let Some(Entry { kind: Kind::Stream, index }) = table::look(fd)

@@ -23,8 +23,8 @@ pub mod stdio;
 pub mod transfer;
 pub mod zcopy;
 
-/// Defines hooked functions: exported from the library, but not from its unit tests. As behind a system call's wrapper, `errno`
-/// is as it was where the call did not fail, whatever we asked the kernel meanwhile: programs look at it late.
+/// Defines hooked functions: exported from the library, but not from its unit tests. As with a system call, `errno`
+/// changes only if the call fails, whatever we asked the kernel meanwhile: programs read it late.
 macro_rules! hook {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block)*) => {$(
         $(#[$meta])*
@@ -45,18 +45,18 @@ use std::io::{IoSlice, IoSliceMut};
 /// Most buffers of one call, as the kernel has it.
 const IOV_MAX: usize = 1024;
 
-/// Where the memory of programs ends: beyond it the kernel looks at no buffer.
+/// End of user memory: the kernel refuses buffers beyond it.
 const MEMORY_END: usize = if cfg!(target_arch = "x86_64") { (1 << 47) - 4096 } else { 1 << 52 };
 /// Most bytes of one call, as the kernel has it.
 const LONGEST: usize = 0x7fff_f000;
 
-/// Whether so many bytes from there on can be a program's; else the kernel says `EFAULT`.
+/// Whether `len` bytes at `base` can be the program's; if not, the kernel says `EFAULT`.
 fn can_be_ours(base: *const core::ffi::c_void, len: usize) -> bool {
     base.addr().checked_add(len).is_some_and(|end| end <= MEMORY_END)
 }
 
-/// The flags of `recv` and `send` for those of a `preadv2` at no position of `bytes` bytes, or the error number for them, as
-/// the kernel has it: most mean nothing to a socket, and with no bytes none is looked at.
+/// Maps the flags of a `preadv2` without offset, of `bytes` bytes, to those of `recv` and `send`, or to an error
+/// number, as the kernel does: most mean nothing to a socket, and with 0 bytes none is checked.
 fn flags_of(flags: c_int, bytes: usize) -> Result<c_int, c_int> {
     /// Linux 6.9.
     const RWF_NOAPPEND: c_int = 0x20;
@@ -76,11 +76,10 @@ fn flags_of(flags: c_int, bytes: usize) -> Result<c_int, c_int> {
     }
 }
 
-/// Where nothing is, and no Rust slice minds.
+/// A pointer to nothing that is valid for empty slices.
 const NOWHERE: *mut u8 = core::ptr::without_provenance_mut(1);
 
-/// A program's buffer, of which nothing need be there but what is written so: what comes of it is only given to copies that are
-/// guarded.
+/// A program's buffer, which may be unmapped: the slice is only passed to guarded copies.
 ///
 /// # Safety
 /// If it is there it is the program's, for as long as the segment lives.
@@ -90,7 +89,7 @@ unsafe fn bytes<'a>(base: *const core::ffi::c_void, len: usize) -> &'a [u8] {
     unsafe { core::slice::from_raw_parts(base, len.min(LONGEST)) }
 }
 
-/// Like [`bytes`], of one that is filled.
+/// Like [`bytes`], for a buffer that is filled.
 ///
 /// # Safety
 /// As [`bytes`], and from this thread alone.
@@ -100,8 +99,8 @@ unsafe fn bytes_mut<'a>(base: *mut core::ffi::c_void, len: usize) -> &'a mut [u8
     unsafe { core::slice::from_raw_parts_mut(base, len.min(LONGEST)) }
 }
 
-/// Stores the length of a message behind its header, in one of `mmsghdr`.
-fn tell_length(entry: *mut libc::mmsghdr, len: core::ffi::c_uint) -> Result<(), c_int> {
+/// Stores the length of a message in its `mmsghdr`, behind the header.
+fn store_length(entry: *mut libc::mmsghdr, len: core::ffi::c_uint) -> Result<(), c_int> {
     const AT: usize = core::mem::offset_of!(libc::mmsghdr, msg_len);
     // SAFETY: the program's array.
     unsafe { user::store(entry.wrapping_byte_add(AT).cast(), &len) }
@@ -133,8 +132,8 @@ impl<T> core::ops::DerefMut for Buffers<T> {
     }
 }
 
-/// The program's buffers as they come in `iovec`s, or the error number for it: `EINVAL` if there are too many or one has a
-/// negative length, `EFAULT` if the array is not there or a buffer cannot be. All together are no longer than [`LONGEST`].
+/// The program's `iovec`s as buffers of at most [`LONGEST`] bytes in all, or the error number: `EINVAL` if there are
+/// too many or one has a negative length, `EFAULT` if the array or a buffer cannot be there.
 ///
 /// # Safety
 /// What is there of the buffers must be the program's for the call.
@@ -153,7 +152,7 @@ unsafe fn segments_mut<'a>(iov: *const iovec, count: usize) -> Result<Buffers<Io
     buffers(iov, count, || IoSliceMut::new(&mut []), one)
 }
 
-/// As [`segments`]: `none` makes an empty buffer, `one` that of an `iovec`.
+/// As [`segments`]: `none` makes an empty buffer, `one` makes that of an `iovec`.
 fn buffers<T>(
     iov: *const iovec,
     count: usize,
@@ -188,7 +187,7 @@ fn buffers<T>(
     Ok(made)
 }
 
-/// What of a buffer is used where `left` bytes of all are: those that come next.
+/// The part of an `iovec` that is used when `left` bytes remain; reduces `left`.
 fn clipped(part: &iovec, left: &mut usize) -> Result<iovec, c_int> {
     if part.iov_len > isize::MAX.unsigned_abs() {
         return Err(libc::EINVAL);

@@ -41,8 +41,8 @@ hook! {
     }
 }
 
-/// Does `wait` with a copy of the program's array, and tells the program what it found, if the kernel alone cannot answer for
-/// it; `None`: it can, or `wait` says that the kernel is to.
+/// Runs `wait` on a copy of the program's array and stores the result, if the kernel alone cannot answer for it.
+/// `None`: the kernel can, or `wait` leaves it to the kernel.
 fn ours(
     fds: *mut pollfd,
     count: nfds_t,
@@ -64,7 +64,7 @@ fn ours(
     if !asked.iter().any(|asked| is_ours(asked.fd)) {
         return None;
     }
-    let outcome = wait(asked)?.and_then(|found| tell(fds, asked).map(|()| found));
+    let outcome = wait(asked)?.and_then(|found| store(fds, asked).map(|()| found));
     Some(match outcome {
         Ok(count) => c_int::try_from(count).unwrap_or(c_int::MAX),
         Err(errno) => real::fail(errno),
@@ -72,7 +72,7 @@ fn ours(
 }
 
 /// Stores what was found in the program's array.
-fn tell(fds: *mut pollfd, found: &[pollfd]) -> Result<(), c_int> {
+fn store(fds: *mut pollfd, found: &[pollfd]) -> Result<(), c_int> {
     const REVENTS: usize = core::mem::offset_of!(pollfd, revents);
     found.iter().enumerate().try_for_each(|(at, found)| {
         let place = fds.wrapping_add(at).wrapping_byte_add(REVENTS).cast();
@@ -81,7 +81,7 @@ fn tell(fds: *mut pollfd, found: &[pollfd]) -> Result<(), c_int> {
     })
 }
 
-/// An array that is shorter than its count: the program is broken, and ends as the C library would end it.
+/// Aborts, as the C library does, if the array is shorter than its count.
 fn check(count: nfds_t, room: size_t) {
     if usize::try_from(count).is_ok_and(|count| room / size_of::<pollfd>() < count) {
         // SAFETY: ends the process.

@@ -10,8 +10,8 @@ use crate::socket::own_calls;
 use core::ffi::{c_int, c_long, c_uint};
 
 hook! {
-    /// `syscall(2)`: calls that the other hooks would have followed, and `io_uring`, which streams do not have. Programs
-    /// set a ring up before their first socket, so a session is made to know whether there may be streams.
+    /// `syscall(2)`: calls that other hooks follow, and `io_uring`, which streams do not support. Programs make a ring
+    /// before their first socket, so a session is opened to learn whether there may be streams.
     fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long {
         // SAFETY: the program's promise to `syscall`.
         let kernel = || unsafe { real::syscall(number, a, b, c, d, e, f) };
@@ -39,7 +39,7 @@ hook! {
     }
 }
 
-/// `io_uring_setup(2)`, as the kernel does it where no stream can be in the ring.
+/// `io_uring_setup(2)`: the kernel's call where no stream can be in the ring.
 fn ring(kernel: impl FnOnce() -> c_long) -> c_long {
     if own_calls::refuses_ring() {
         return real::fail(libc::ENOSYS);
@@ -53,8 +53,7 @@ fn ring(kernel: impl FnOnce() -> c_long) -> c_long {
     made
 }
 
-/// A call that does not begin with a descriptor, or that makes something of one that was nothing to us, by the hook that
-/// stands for it.
+/// Hands a call to its hook that does not begin with a descriptor, or that makes an entry for one that had none.
 ///
 /// # Safety
 /// As the system call of that number asks.

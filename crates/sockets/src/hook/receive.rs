@@ -52,7 +52,7 @@ hook! {
         unsafe { recv(fd, buffer, len, flags) }
     }
 
-    /// `recvfrom(2)`; TCP tells no address.
+    /// `recvfrom(2)`; TCP returns no address.
     fn recvfrom(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr, fromlen: *mut socklen_t) -> ssize_t {
         match table::stream(fd) {
             Some(end) if flags & KERNEL_ONLY == 0 => {
@@ -120,7 +120,7 @@ hook! {
         unsafe { preadv2(fd, iov, count, offset, flags) }
     }
 
-    /// `recvmsg(2)`; TCP tells no address and, without options that a stream does not have, no ancillary data.
+    /// `recvmsg(2)`; TCP returns no address and, without options that a stream does not have, no ancillary data.
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
         match table::stream(fd) {
             Some(end) => {
@@ -152,7 +152,7 @@ hook! {
             Ok(Some(None)) => return real::fail(libc::EINVAL),
             Ok(limit) => limit.flatten().map(|time| Instant::now() + time),
         };
-        // Unlike other receives it tells of an error before there is a message to receive.
+        // Unlike other receives, it reports an error before there is a message to receive.
         if flags & libc::MSG_ERRQUEUE == 0 {
             if count == 0 || end.gone() || end.shared().status.read_shut.load(Relaxed) != 0 {
                 crate::socket::carrier::look_at_kernel(fd, &end);
@@ -176,7 +176,7 @@ hook! {
     }
 }
 
-/// Receives into one message after the other, until all are filled, `deadline` is over, or one cannot be.
+/// Receives one message after the other, until all are filled, `deadline` is over, or one fails.
 fn each_message(
     messages: *mut mmsghdr,
     count: c_uint,
@@ -188,9 +188,9 @@ fn each_message(
     for done in 0..count {
         let entry = messages.wrapping_add(done as usize);
         let received = receive(entry.cast(), flags & !libc::MSG_WAITFORONE);
-        let told = c_uint::try_from(received).map(|received| super::tell_length(entry, received));
-        if !matches!(told, Ok(Ok(()))) {
-            if let Ok(Err(errno)) = told {
+        let stored = c_uint::try_from(received).map(|received| super::store_length(entry, received));
+        if !matches!(stored, Ok(Ok(()))) {
+            if let Ok(Err(errno)) = stored {
                 real::set_errno(errno);
             }
             return if done > 0 { number(done) } else { -1 };
@@ -236,12 +236,12 @@ unsafe fn message_in(fd: c_int, end: &Held, message: *mut msghdr, flags: c_int) 
     match outcome {
         // SAFETY: as above.
         io::Outcome::Kernel => unsafe { real::recvmsg(fd, message, flags) },
-        // As the kernel has it, nothing is told of a call that failed.
+        // As in the kernel, nothing is stored for a call that failed.
         io::Outcome::Bytes(_) => {
             // SAFETY: as above.
-            unsafe { ancillary::tell(fd, end, &mut header, flags) };
+            unsafe { ancillary::store(fd, end, &mut header, flags) };
             // SAFETY: the program's header.
-            match unsafe { tell(message, &header) } {
+            match unsafe { store_header(message, &header) } {
                 Ok(()) => outcome.finish(|| -1),
                 Err(errno) => real::fail(errno),
             }
@@ -250,11 +250,11 @@ unsafe fn message_in(fd: c_int, end: &Held, message: *mut msghdr, flags: c_int) 
     }
 }
 
-/// Stores what the kernel stores in a message's header, and nothing else of it.
+/// Stores in a message's header only what the kernel stores there.
 ///
 /// # Safety
 /// If it is there it is the program's.
-unsafe fn tell(message: *mut msghdr, header: &msghdr) -> Result<(), c_int> {
+unsafe fn store_header(message: *mut msghdr, header: &msghdr) -> Result<(), c_int> {
     use core::mem::offset_of;
     // SAFETY: the caller's promise.
     unsafe {
@@ -308,7 +308,7 @@ fn discard(fd: c_int, end: &Held, len: size_t, flags: c_int) -> io::Outcome {
     scratch::with(len, |bytes| discard_by(fd, end, len, flags, bytes))
 }
 
-/// Receives `len` bytes into the same ones again and again.
+/// Receives `len` bytes into the same scratch bytes again and again.
 fn discard_by(fd: c_int, end: &Held, len: size_t, mut flags: c_int, bytes: &mut [u8]) -> io::Outcome {
     let mut done = 0;
     loop {
@@ -328,7 +328,7 @@ fn discard_by(fd: c_int, end: &Held, len: size_t, mut flags: c_int, bytes: &mut 
     }
 }
 
-/// A length beyond the buffer's own: the program is broken, and says so as the C library would.
+/// Aborts, as the C library does, if the length is beyond the buffer's own.
 fn check(len: size_t, room: size_t) {
     if len > room {
         // SAFETY: ends the process.

@@ -1,8 +1,8 @@
 //! Confinement: what a program gives up for good (paths, descriptors, system calls), and what we must have by then.
 //!
-//! A server that handles strangers (`sshd`) leaves the file system, lets itself open no descriptor any more, and
-//! allows itself few system calls. Whoever holds streams or listens then gets its session and a wake event before the
-//! first of these, since none could be had behind it.
+//! A server that handles strangers (`sshd`) leaves the file system, forbids itself new descriptors, and restricts its
+//! system calls. A process that holds streams or listens gets its session and a wake event before the first of these,
+//! since it could not afterwards.
 
 use super::hook;
 use crate::daemon::{pool, waiters};
@@ -15,11 +15,11 @@ use libc::{__rlimit_resource_t, rlimit};
 
 /// A limit of descriptors below this leaves no room for ours.
 const FEW: u64 = 64;
-/// A program that sets a limit below this may use it up.
+/// A program that sets a limit below this may exhaust it.
 const LOW: u64 = 1024;
 
 hook! {
-    /// `prctl(2)`: a system call filter comes on.
+    /// `prctl(2)`: prepares for a system call filter.
     fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
         if option == libc::PR_SET_SECCOMP {
             before_filter();
@@ -28,7 +28,7 @@ hook! {
         unsafe { real::prctl(option, a, b, c, d) }
     }
 
-    /// `chroot(2)`: the daemon's socket has no name behind it.
+    /// `chroot(2)`: afterwards the daemon's socket has no path.
     fn chroot(path: *const c_char) -> c_int {
         if needs_daemon() {
             waiters::before_sandbox();
@@ -37,7 +37,7 @@ hook! {
         unsafe { real::chroot(path) }
     }
 
-    /// `setrlimit(2)`: perhaps no descriptor can be opened behind it.
+    /// `setrlimit(2)`: afterwards perhaps no descriptor can be opened.
     fn setrlimit(resource: __rlimit_resource_t, limit: *const rlimit) -> c_int {
         // SAFETY: the program's promise to `setrlimit`.
         unsafe {
@@ -62,8 +62,8 @@ fn needs_daemon() -> bool {
     program::is_owner() && table::entries().any(|(_, entry)| asks(entry.kind))
 }
 
-/// Before a system call filter comes on. Whoever listens behind it cannot ask whether a connection was announced, so
-/// none is announced to it any more.
+/// Called before a system call filter. A listener behind it cannot ask whether a connection was announced, so none is
+/// announced to it any more.
 pub fn before_filter() {
     if program::is_owner() {
         pool::confine();

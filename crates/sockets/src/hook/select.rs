@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_the_bits_below_the_count() {
+    fn select_members_are_the_bits_below_nfds() {
         let (mut read, mut write) = ([1 << 3 | 1 << 63, 1 << 6], [1 << 63 | 1, 1 << 5 | 1 << 6]);
         let sets = [read.as_mut_ptr(), write.as_mut_ptr(), core::ptr::null_mut()];
         let found: Vec<_> = Sets::load(sets, 70).unwrap().members().collect();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_of_any_length_are_copied() {
+    fn select_copies_sets_of_any_length() {
         let mut read = vec![0; 100];
         (read[99], read[16]) = (1 << 63, 1);
         let sets =
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn readiness_goes_back_into_the_sets() {
+    fn select_writes_readiness_into_the_sets() {
         let (mut read, mut write) = ([1 << 3 | 1 << 4], [1 << 3]);
         let sets = [read.as_mut_ptr(), write.as_mut_ptr(), core::ptr::null_mut()];
         let mut sets = Sets::load(sets, 5).unwrap();

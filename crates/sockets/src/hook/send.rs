@@ -115,9 +115,9 @@ hook! {
             let entry = messages.wrapping_add(done as usize);
             // SAFETY: the program's promise to `sendmmsg`.
             let sent = unsafe { message_out(fd, &end, entry.cast(), flags) };
-            let told = c_uint::try_from(sent).map(|sent| super::tell_length(entry, sent));
-            if !matches!(told, Ok(Ok(()))) {
-                if let Ok(Err(errno)) = told {
+            let stored = c_uint::try_from(sent).map(|sent| super::store_length(entry, sent));
+            if !matches!(stored, Ok(Ok(()))) {
+                if let Ok(Err(errno)) = stored {
                     real::set_errno(errno);
                 }
                 return if done > 0 { c_int::try_from(done).unwrap_or(c_int::MAX) } else { -1 };

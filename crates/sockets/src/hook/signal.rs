@@ -1,5 +1,5 @@
-//! `sigaction` and its relatives, for the two signals of which the kernel has our action ([`crate::kernel::fault`]): programs set and
-//! find their own.
+//! `sigaction` and its relatives for the two signals whose action in the kernel is ours ([`crate::kernel::fault`]):
+//! programs set and read their own actions.
 
 use super::hook;
 use crate::kernel::fault::{self, Handling};
@@ -164,7 +164,7 @@ fn set(
     if fault::keeps(signal) {
         return fault::exchange(signal, new, kernel);
     }
-    kernel(new).map(|before| fault::told(signal, before))
+    kernel(new).map(|before| fault::programs_action(signal, before))
 }
 
 fn of(action: &libc::sigaction) -> Handling {

@@ -1,8 +1,8 @@
 //! `splice`: between a pipe and a stream.
 //!
-//! As with the kernel's TCP, whether the pipe is waited for its own `O_NONBLOCK` and `SPLICE_F_NONBLOCK` say, whether the stream
-//! is, the socket's `O_NONBLOCK`; and what a call moves is what there is and what there is room for. What is refused, the kernel
-//! refuses: it makes the call wherever one side is not a pipe.
+//! As with the kernel's TCP, the pipe's `O_NONBLOCK` and `SPLICE_F_NONBLOCK` decide whether the pipe is waited for, the
+//! socket's `O_NONBLOCK` whether the stream is. A call moves what is there and fits. The kernel makes the call, and
+//! refuses it, wherever one side is not a pipe.
 
 use super::hook;
 use crate::calls::io;
@@ -94,8 +94,8 @@ fn pipe_out(out: c_int, end: &Held, pipe: c_int, len: usize, flags: c_uint) -> i
     })
 }
 
-/// Sends what was taken from elsewhere already and cannot go back. There was room for it, so this waits only if the
-/// stream moves to another circuit just now.
+/// Sends bytes that were taken from elsewhere and cannot go back. There was room for them, so this waits only if the
+/// stream is just moving to another circuit.
 fn send_surely(out: c_int, end: &Held, bytes: &[u8]) -> io::Outcome {
     let mut done = 0;
     loop {
@@ -115,7 +115,7 @@ fn send_surely(out: c_int, end: &Held, bytes: &[u8]) -> io::Outcome {
     }
 }
 
-/// Into a pipe: takes from the stream only what the pipe took.
+/// Into a pipe: takes from the stream only what the pipe accepted.
 pub fn pipe_in(input: c_int, end: &Held, pipe: c_int, len: usize, flags: c_uint) -> io::Outcome {
     match await_pipe(pipe, POLLOUT, flags) {
         Err(errno) => return io::Outcome::Errno(errno),
@@ -126,8 +126,8 @@ pub fn pipe_in(input: c_int, end: &Held, pipe: c_int, len: usize, flags: c_uint)
     scratch::with(len.min(CHUNK), |chunk| io::pass(input, end, chunk, |bytes| fill(pipe, bytes)))
 }
 
-/// Puts into the pipe what it has room for, and never waits: a `write` would until all of it is there. How much goes into one
-/// that is not empty only the kernel knows, which keeps it in pages that may be half full: by way of a pipe of our own.
+/// Puts into the pipe what fits, and never waits (a `write` would, until all fits). How much fits into a pipe that is
+/// not empty only the kernel knows, since its pages may be half full: so the bytes go through a pipe of ours.
 fn fill(pipe: c_int, bytes: &[u8]) -> Result<usize, c_int> {
     match write_now(pipe, bytes) {
         Err(libc::EOPNOTSUPP) => {}

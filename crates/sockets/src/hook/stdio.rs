@@ -59,7 +59,7 @@ pub fn became_stream(fd: c_int) {
     }
 }
 
-/// What was written to `from` and not yet flushed is written to `to` instead, in the same manner of buffering.
+/// Writes to `to` what was written to `from` and is not yet flushed, with the same buffering.
 ///
 /// # Safety
 /// Both are open files for output.

@@ -1,5 +1,5 @@
-//! Bytes that move from a file without a `read` or `write` of the program's (`sendfile`), and descriptors that go to other
-//! programs.
+//! Bytes that move from a file without a `read` or `write` by the program (`sendfile`), and descriptors that are sent
+//! to other programs.
 
 use super::{hook, splice};
 use crate::calls::io;
@@ -68,8 +68,8 @@ pub unsafe fn descriptors_arrived(message: *const msghdr) {
     });
 }
 
-/// Descriptors are about to leave with a message: each stream among them has one more holder, on its way. Of what is not there
-/// the kernel takes nothing.
+/// Called before descriptors leave with a message: each stream among them gets one more holder. The kernel takes
+/// nothing from unmapped memory.
 pub fn descriptors_leave(message: *const msghdr) {
     // SAFETY: any bytes are a header.
     let Ok(mut header) = (unsafe { user::load(message) }) else { return };
@@ -125,8 +125,8 @@ enum Stopped {
     Reading(c_int),
 }
 
-/// Sends up to `count` bytes of a file from an offset, by way of `chunk`; how many that were, and what stopped it but the file's
-/// end and a stream that is full.
+/// Sends up to `count` bytes of a file from an offset through `chunk`. Returns how many, and what stopped it other than
+/// the file's end or a full stream.
 fn pour(
     out: c_int,
     end: &Held,

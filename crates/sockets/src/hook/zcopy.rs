@@ -37,8 +37,8 @@ hook! {
         if memory.is_null() || buffer::free(memory.cast()) { 0 } else { real::fail(libc::EINVAL) }
     }
 
-    /// Sends a request and receives what comes next, as `send` and `recv` one after the other; into memory of
-    /// `XL_ALLOC_OPEN` the far program writes the answer by itself, and the request says so.
+    /// Sends a request and receives what comes next, like `send` and `recv`. With `XL_ALLOC_OPEN` memory the request
+    /// offers it, and the far program writes the answer there itself.
     fn xl_transact(fd: c_int, request: *const c_void, len: size_t, answer: *mut c_void, room: size_t) -> ssize_t {
         if (request.is_null() && len > 0) || answer.is_null() || room == 0 {
             return real::fail(libc::EINVAL);

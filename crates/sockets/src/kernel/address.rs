@@ -15,7 +15,7 @@ pub fn is_sdp(family: c_int) -> bool {
     family == AF_INET_SDP || family == AF_INET_SDP_STUDY
 }
 
-/// Whether an address of this length can be, and lies in the program's memory.
+/// Whether an address of this length is possible and lies in the program's memory.
 pub fn is_there(address: *const sockaddr, len: socklen_t) -> bool {
     let len = len as usize;
     len <= size_of::<sockaddr_storage>() && user::is_there(address.cast(), len)
@@ -47,7 +47,7 @@ pub unsafe fn read(address: *const sockaddr, len: socklen_t) -> Option<SocketAdd
     None
 }
 
-/// Whether the address is of no family, by which `connect` dissolves a connection.
+/// Whether the address is of no family, with which `connect` dissolves a connection.
 ///
 /// # Safety
 /// `address` must be valid for `len` bytes, or null.
@@ -59,9 +59,9 @@ pub unsafe fn is_none(address: *const sockaddr, len: socklen_t) -> bool {
     c_int::from(unsafe { (&raw const (*address).sa_family).read_unaligned() }) == libc::AF_UNSPEC
 }
 
-/// If the address is of an SDP family, the same one of `AF_INET`. For a socket of such a family (`is_sdp_socket`) also what an IPv6 address
-/// says that IPv4 can say as well, `::` and `::ffff:a.b.c.d`: the kernels that had the family took them, and programs for
-/// it (qperf) listen at the first.
+/// The `AF_INET` form of an address of an SDP family. For a socket of such a family (`is_sdp_socket`) also of an IPv6
+/// address that IPv4 can express, `::` or `::ffff:a.b.c.d`: the kernels that had the family took them, and programs for
+/// it (qperf) listen on the first.
 ///
 /// # Safety
 /// `address` must be valid for `len` bytes, or null.

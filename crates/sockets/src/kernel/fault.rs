@@ -1,9 +1,9 @@
-//! The handler of `SIGSEGV` and `SIGBUS` in a program that has streams: a guarded copy ([`crosslane_shm::guarded`]) that faults goes on where it
-//! says so, and the call on the stream fails with `EFAULT`. All else is the program's, as if we were not there.
+//! The handler of `SIGSEGV` and `SIGBUS` in a program that has streams. A guarded copy ([`crosslane_shm::guarded`]) that faults
+//! returns an error, and the call on the stream fails with `EFAULT`. All other faults are the program's, as if we were not there.
 //!
-//! Ours is the action that the kernel has, from the first stream on, with the flags and the mask of the program's own: so it runs
-//! where and as the program's would, and leaves by a jump to that one, which finds the stack as the kernel made it. What the
-//! program asks of its action is answered from what it has set ([`crate::hook::signal`]).
+//! From the first stream on the kernel has our action, with the flags and the mask of the program's own: it runs where
+//! the program's would, and ends by a jump to that one, with the stack as the kernel made it. Queries of the action are
+//! answered from what the program has set ([`crate::hook::signal`]).
 //!
 //! On other processors than x86-64 nothing is caught.
 
@@ -23,7 +23,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize};
 use crosslane_shm::lock::{Guard, Lock};
 use libc::{SA_RESETHAND, SA_RESTART, SA_SIGINFO, SIG_DFL, SIG_IGN, SIGBUS, SIGSEGV};
 
-/// Flags that ours has otherwise than the program's.
+/// Flags in which our action differs from the program's.
 const OTHERWISE: c_int = SA_SIGINFO | SA_RESETHAND | SA_RESTART;
 /// What the program has set for a signal.
 struct Action {
@@ -55,13 +55,13 @@ fn action_of(signal: c_int) -> Option<&'static Action> {
     }
 }
 
-/// Whether faults of guarded copies are caught: there are, or were, streams.
+/// Whether faults of guarded copies are caught: true from the first stream on.
 #[inline]
 pub fn is_caught() -> bool {
     CAUGHT.load(Relaxed)
 }
 
-/// From now on faults of guarded copies are caught.
+/// Starts to catch faults of guarded copies.
 #[inline]
 pub fn catch() {
     if cfg!(target_arch = "x86_64") && !is_caught() {
@@ -69,7 +69,7 @@ pub fn catch() {
     }
 }
 
-/// Not behind a filter of system calls, which may end the process for it: whoever may have streams there has come by before.
+/// Not behind a system call filter, which may end the process for it: programs that may have streams there have called this before.
 #[cold]
 fn catch_now() {
     if program::sandboxed() {
@@ -91,14 +91,14 @@ pub fn after_fork() {
     LOCK.reset();
 }
 
-/// Whether this signal's action in the kernel is ours, and the program's is kept here. In a child of `vfork` it is not: its actions
-/// are its own, and what is kept is its parent's.
+/// Whether this signal's action in the kernel is ours, and the program's is kept here. Not so in a child of `vfork`:
+/// its actions are its own, and the kept ones are its parent's.
 pub fn keeps(signal: c_int) -> bool {
     is_caught() && action_of(signal).is_some() && program::is_owner()
 }
 
-/// `sigaction`: the program's new action, if it has one, takes the place of the one before, which is returned. `kernel` makes the
-/// kernel's call, with what is to stand in the program's action instead, and returns what the kernel had.
+/// `sigaction`: replaces the kept action by the program's new one, if any, and returns the one before. `kernel` makes
+/// the kernel's call with the action to install, and returns what the kernel had.
 pub fn exchange(
     signal: c_int,
     new: Option<Handling>,
@@ -106,16 +106,16 @@ pub fn exchange(
 ) -> Result<Handling, c_int> {
     let _guard = lock();
     let before = kernel(new.map(ours))?;
-    let told = told(signal, before);
+    let before = programs_action(signal, before);
     if let Some((new, action)) = new.zip(action_of(signal)).filter(|(new, _)| new.handler != entry::address())
     {
         action.keep(new);
     }
-    Ok(told)
+    Ok(before)
 }
 
-/// What the program has set, where the kernel has `kernels`.
-pub fn told(signal: c_int, kernels: Handling) -> Handling {
+/// The action that the program has set, where the kernel has `kernels`.
+pub fn programs_action(signal: c_int, kernels: Handling) -> Handling {
     match action_of(signal) {
         Some(action) if kernels.handler == entry::address() => {
             let kept = action.handling();
@@ -125,14 +125,14 @@ pub fn told(signal: c_int, kernels: Handling) -> Handling {
     }
 }
 
-/// Does `call`, which changes the action of `signal` in a way of the C library's own, while the kernel has the program's.
+/// Runs `call`, which changes the action of `signal` by a function of the C library, while the kernel has the program's.
 pub fn lifted<T>(signal: c_int, call: impl FnOnce() -> T) -> T {
     if !keeps(signal) {
         return call();
     }
     let _guard = lock();
     if let Some(mut action) = kernels(signal) {
-        let programs = told(signal, handling(&action));
+        let programs = programs_action(signal, handling(&action));
         set(&mut action, programs);
         put(signal, &action);
     }
@@ -143,7 +143,7 @@ pub fn lifted<T>(signal: c_int, call: impl FnOnce() -> T) -> T {
     outcome
 }
 
-/// Does `call`, which executes another program or makes a child that does: that one ignores what this one ignores.
+/// Runs `call`, which executes another program or makes a child that does: the new program must ignore the same signals.
 pub fn executing<T>(call: impl FnOnce() -> T) -> T {
     let ignored =
         |signal: &c_int| action_of(*signal).is_some_and(|action| action.handler.load(Relaxed) == SIG_IGN);
@@ -183,7 +183,7 @@ impl Action {
         self.handler.store(new.handler, Release);
     }
 
-    /// The handler that is to run now.
+    /// The handler to run now.
     fn take(&self) -> usize {
         let Handling { handler, flags } = self.handling();
         if flags & SA_RESETHAND != 0 && !matches!(handler, SIG_DFL | SIG_IGN) {
@@ -193,18 +193,18 @@ impl Action {
     }
 }
 
-/// What the kernel is to have where the program wants `new`. A signal that is ignored interrupts nothing.
+/// The action to install where the program wants `new`. An ignored signal interrupts nothing.
 fn ours(new: Handling) -> Handling {
     let restart = if new.handler == SIG_IGN { SA_RESTART } else { 0 };
     Handling { handler: entry::address(), flags: new.flags & !SA_RESETHAND | SA_SIGINFO | restart }
 }
 
-/// A signal handler that came in between this thread's own work goes on without the lock.
+/// Takes the lock; a signal handler that interrupted this thread's own work goes on without it.
 fn lock() -> Option<Guard<'static>> {
     LOCK.lock(thread::tid()).ok()
 }
 
-/// Puts ours in the place of what the kernel has for `signal`, which is kept.
+/// Installs our action for `signal`, and keeps the kernel's as the program's.
 fn put_ours(signal: c_int) {
     let (Some(mut action), Some(kept)) = (kernels(signal), action_of(signal)) else { return };
     let new = handling(&action);

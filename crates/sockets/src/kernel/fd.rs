@@ -17,7 +17,7 @@ pub fn duplicate(fd: c_int) -> rustix::io::Result<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(borrow(fd), 0)
 }
 
-/// Gives this thread a table of descriptors of its own with only these in it.
+/// Gives this thread its own table of descriptors with only these in it.
 ///
 /// # Errors
 /// There can be none.

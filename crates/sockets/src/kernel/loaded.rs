@@ -34,12 +34,12 @@ impl Object {
         self.code.iter().any(|&(from, len)| (from..from + len).contains(&address))
     }
 
-    /// Calls `look` for its code in pieces, each with `overlap` bytes of the one before, which it is told, until it returns `false`.
+    /// Calls `look` with its code, piece by piece, and with the bytes that overlap the piece before, until it returns `false`.
     pub fn code(&self, overlap: usize, mut look: impl FnMut(&[u8], usize) -> bool) {
         let _ = self.code.iter().all(|&segment| read(segment, overlap, &mut look));
     }
 
-    /// Whether its data that nobody changes holds `text`.
+    /// Whether its constant data holds `text`.
     pub fn says(&self, text: &[u8]) -> bool {
         let mut look = |bytes: &[u8], _| !bytes.windows(text.len()).any(|part| part == text);
         !self.data.iter().all(|&segment| read(segment, text.len(), &mut look))
@@ -99,8 +99,8 @@ unsafe extern "C" fn each(info: *mut dl_phdr_info, _: size_t, all: *mut c_void) 
     0
 }
 
-/// Calls `look` for a segment's bytes in pieces, with `overlap` bytes of the piece before, which it is told, until it returns
-/// `false`; what it returned last. What cannot be read is left out: nothing is known of who changes the program's mappings.
+/// Calls `look` with a segment's bytes, piece by piece, and with the bytes that overlap the piece before, until it returns
+/// `false`; returns its last value. Unreadable memory is left out: other threads may change the program's mappings.
 fn read((at, len): (usize, usize), overlap: usize, look: &mut impl FnMut(&[u8], usize) -> bool) -> bool {
     let mut buffer = vec![0; overlap + PIECE.min(len)];
     let (mut done, mut kept) = (0, 0);
@@ -134,9 +134,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_of_a_program_are_found_across_pieces() {
+    fn program_text_is_found_across_pieces() {
         let all = all();
-        let this = texts_of_a_program_are_found_across_pieces as fn();
+        let this = program_text_is_found_across_pieces as fn();
         let object = all.iter().find(|object| object.has(this as usize)).unwrap();
         assert!(object.says(b"texts_of_a_program_are_found"));
         let absent: Vec<u8> = b"esrever ni txet on".iter().rev().copied().collect();

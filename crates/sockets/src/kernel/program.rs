@@ -10,12 +10,12 @@ unsafe extern "C" {
     static program_invocation_short_name: *const c_char;
 }
 
-/// The process that the tables are of.
+/// The process that owns the tables.
 static PID: AtomicU32 = AtomicU32::new(0);
-/// Set once a system call filter is on: no call that a strict one forbids may be made any more.
+/// Set once a system call filter is on: from then on no call may be made that a strict one forbids.
 static SANDBOXED: AtomicBool = AtomicBool::new(false);
 
-/// At load, and in the child of `fork`: the tables are this process's.
+/// At load, and in the child of `fork`: this process owns the tables.
 pub fn own() {
     PID.store(std::process::id(), Ordering::Relaxed);
 }
@@ -42,8 +42,8 @@ pub fn set_sandboxed() {
     SANDBOXED.store(true, Ordering::Relaxed);
 }
 
-/// Whether this program has more rights than the one that started it, which chose its environment: nothing that is
-/// said there counts then.
+/// Whether this program has more rights than the one that started it and chose its environment: settings from there do
+/// not count then.
 pub fn is_privileged() -> bool {
     // SAFETY: plain number.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }

@@ -1,8 +1,8 @@
-//! Values that are put in the place of one another, and never freed: whoever has seen one may go on with it.
+//! Values that replace one another and are never freed: a thread may go on with an old one.
 
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// A place for one; all threads see it.
+/// A place for the present value; all threads see it.
 #[derive(Debug)]
 pub struct Published<T: 'static>(AtomicPtr<T>);
 

@@ -1,4 +1,4 @@
-//! What the library says to people.
+//! Messages of the library to its user.
 
 use crate::kernel::{program, real, sockopt};
 use rustix::fd::AsFd;

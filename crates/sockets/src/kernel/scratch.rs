@@ -10,7 +10,7 @@ thread_local! {
     static BUFFER: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
 }
 
-/// Does `work` with `len` bytes of it, or with all if it is shorter. What lies in them is what was there before.
+/// Runs `work` with `len` bytes of the buffer, or with all if it is shorter. They hold whatever was there before.
 pub fn with<T>(len: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
     // A signal handler that comes in between gets another one.
     let kept = BUFFER.try_with(Cell::take).ok().flatten();
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_same_one_again_and_another_one_within() {
+    fn scratch_is_reused_but_not_when_nested() {
         let place = |bytes: &mut [u8]| bytes.as_ptr().addr();
         let first = with(LEN, place);
         let (outer, inner) = with(10, |outer| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Signals that were not blocked before [`block_all`].
 pub struct Before(libc::sigset_t);
 
-/// No handler of the program's may run in a thread that it does not know: one that is made now blocks all signals.
+/// Blocks all signals while a thread is made: no handler of the program's may run in a thread that it does not know.
 pub fn block_all() -> Before {
     // SAFETY: all-zero bytes are valid masks; both are filled by the calls.
     unsafe {

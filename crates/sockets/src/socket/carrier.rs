@@ -1,4 +1,4 @@
-//! The carrier connection of a stream: what its kernel socket tells, and what it is made to do.
+//! The carrier connection of a stream: what its kernel socket reports, and what it is made to do.
 
 use crate::daemon::process;
 use crate::daemon::watch::{self, Watched};
@@ -23,9 +23,9 @@ pub fn look_at_kernel(fd: c_int, end: &Held) {
     }
 }
 
-/// Bytes were sent to a far end that has gone: a byte on the carrier connection has the far kernel answer with a reset, as
-/// theirs would. Then the kernel's socket, and whoever asks it, is in the state that the program is to see. `true`: a reset had come
-/// already, and the bytes are refused.
+/// Called when bytes were sent to a far end that has gone: a byte on the carrier connection makes the far kernel answer
+/// with a reset, as it would for TCP. Then the kernel's socket is in the state that the program is to see. `true`: a
+/// reset had come already, and the bytes are refused.
 #[cold]
 pub fn have_reset(fd: c_int, end: &Held, bytes: usize) -> bool {
     look_at_kernel(fd, end);
@@ -41,13 +41,13 @@ pub fn have_reset(fd: c_int, end: &Held, bytes: usize) -> bool {
     false
 }
 
-/// The kernel's news of a carrier socket: FIN, RST, or bytes that should not be there.
-pub fn news(fd: c_int, end: &Held, told: PollFlags) {
+/// Handles the kernel's events of a carrier socket: FIN, RST, or bytes that should not be there.
+pub fn news(fd: c_int, end: &Held, events: PollFlags) {
     let fd = end.fd(fd).unwrap_or(fd);
-    kernel::news(end, thread::tid(), fd::borrow(fd), told, || sockopt::heard_before(fd));
+    kernel::news(end, thread::tid(), fd::borrow(fd), events, || sockopt::heard_before(fd));
 }
 
-/// What `poll` said of the daemon's session.
+/// Handles what `poll` reported of the daemon's session.
 pub fn ended(daemon: Option<Watched>, polled: Option<&PollFd<'_>>) {
     if let (Some(daemon), Some(polled)) = (daemon, polled)
         && watch::has_ended(polled)
@@ -56,7 +56,7 @@ pub fn ended(daemon: Option<Watched>, polled: Option<&PollFd<'_>>) {
     }
 }
 
-/// The carrier socket, asked for what it can still tell.
+/// The carrier socket, with the events that it can still report.
 pub fn polled(fd: c_int, end: &Held) -> PollFd<'static> {
     let fd = end.fd(fd).unwrap_or(fd);
     PollFd::from_borrowed_fd(fd::borrow(fd), kernel::events(end))

@@ -11,10 +11,10 @@ use core::ffi::c_int;
 use crosslane_shm::lock::Locked;
 use std::collections::BTreeMap;
 
-/// Of each listener, by its cookie: what the program has set, seconds, and one of its descriptors.
+/// For each listener, by its cookie: what the program has set, in seconds, and one of its descriptors.
 static LIFTED: Locked<BTreeMap<u64, (c_int, c_int)>> = Locked::new(BTreeMap::new());
 
-/// `fd` is a listener of ours, or its option was just set: the kernel keeps nothing back any more.
+/// Lifts the option of `fd`, a listener of ours or one whose option was just set: the kernel holds nothing back any more.
 pub fn lift(fd: c_int) {
     let Some(seconds) = sockopt::number(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT) else { return };
     let Some(cookie) = sockopt::cookie(fd) else { return };
@@ -33,8 +33,8 @@ pub fn changed(fd: c_int, level: c_int, name: c_int) {
     }
 }
 
-/// What the program has set, in seconds, as the kernel rounded it; `None` if the kernel itself knows.
-pub fn told(fd: c_int) -> Option<c_int> {
+/// The value that the program has set, in seconds, as the kernel rounded it; `None` if the kernel itself has it.
+pub fn programs_value(fd: c_int) -> Option<c_int> {
     if !is_listener(fd) {
         return None;
     }
@@ -58,7 +58,7 @@ pub fn closed(fd: c_int) {
     });
 }
 
-/// The daemon is gone: until another one knows of the listeners all connections are TCP, and the kernel keeps them back again.
+/// The daemon is gone: until another one knows the listeners, all connections are TCP, and the kernel holds them back again.
 pub fn give_back() {
     for (own, (seconds, fd)) in with(core::mem::take).unwrap_or_default() {
         if sockopt::cookie(fd) == Some(own) {

@@ -12,13 +12,13 @@ use crosslane_wire::WaiterId;
 use crosslane_wire::local::Request;
 use std::time::Duration;
 
-/// A descriptor of the stream is about to be closed, `fd` still being open. Returns whether bytes that nobody read
-/// ask for a reset instead of a FIN, as the kernel has it.
+/// Called before a descriptor of the stream is closed, while `fd` is still open. Returns whether unread bytes ask for a
+/// reset instead of a FIN, as in the kernel.
 pub fn closing(held: &Held) -> bool {
     end_by(held, || table::release(held))
 }
 
-/// The same; `release` gives this process's hold back and tells whether it was the last one.
+/// The same; `release` gives up this process's hold and returns whether it was the last one.
 fn end_by(held: &Held, release: impl FnOnce() -> bool) -> bool {
     let last_anywhere = held.shared().counters.release();
     let unread = last_anywhere && finish(held);
@@ -30,8 +30,8 @@ fn end_by(held: &Held, release: impl FnOnce() -> bool) -> bool {
     unread
 }
 
-/// The program closes `last`, its last descriptor of the stream, while other threads are in calls on it. These go on, as in the
-/// kernel, which ends a connection when the last of them is over. `false` if that cannot be.
+/// The program closes `last`, its last descriptor of the stream, while other threads are in calls on it. As in the
+/// kernel the calls go on, and the connection ends with the last of them. `false` if that cannot be.
 pub fn outlived(held: &Held, last: c_int) -> bool {
     if program::sandboxed() || !table::is_in_call(held) {
         return false;
@@ -56,15 +56,15 @@ pub fn referred(held: &Held) {
     held.shared().counters.refs.fetch_add(1, Relaxed);
 }
 
-/// A child that nobody can count may hold the stream from now on: no close is known to be the last one any more, and the
-/// kernel's FIN tells when it was.
+/// A child that nobody counts may hold the stream from now on: no close is known to be the last one any more, and the
+/// kernel's FIN shows when it was.
 pub fn lent(held: &Held) {
     /// More descriptors than such a child has of one stream.
     const SOME: u32 = 16;
     held.shared().counters.refs.fetch_add(SOME, Relaxed);
 }
 
-/// A reference is taken back without any of what a close does; for descriptors that exec closes.
+/// Drops a reference without the effects of a close; for descriptors that exec closes.
 pub fn unreferred(held: &Held) {
     held.shared().counters.refs.fetch_sub(1, AcqRel);
 }
@@ -76,15 +76,15 @@ pub fn give_up(held: &Held) {
     table::release(held);
 }
 
-/// The connection is no more, whoever has copies of its socket: both sides are reset, as the kernel does.
+/// Ends the connection, whoever has copies of its socket: both sides are reset, as the kernel does.
 pub fn abort(held: &Held) {
     held.shared().status.linger.store(1, Relaxed);
     held.break_off(libc::ECONNRESET);
     close_circuit(held, true);
 }
 
-/// Sends the end of this direction (`shutdown(SHUT_WR)`, close). `false`: it does not lie in the far side's ring yet, since another
-/// process keeps the lock, or the stream moves and the end is noted: the kernel's FIN must not go before it.
+/// Sends the end of this direction (`shutdown(SHUT_WR)`, close). `false`: it is not in the far side's ring yet, because
+/// another process holds the lock or the stream is moving: the kernel's FIN must not overtake it.
 pub fn end_sending(held: &Held) -> bool {
     let outcome = held.end_sending(thread::tid());
     if let Ok(moved) = &outcome {
@@ -93,8 +93,8 @@ pub fn end_sending(held: &Held) -> bool {
     !matches!(outcome, Err(Failure::WouldBlock | Failure::Reentered)) && held.fin_may_go()
 }
 
-/// Has the direction ended as soon as may be, on a thread of its own: who kept the lock may be killed, and a stream may go on,
-/// while everybody else sleeps. Where there can be no thread, whoever gives the lock back does it.
+/// Ends the direction as soon as possible, on a thread of its own: the lock's holder may be killed, or the stream may
+/// resume, while everybody else sleeps. If there can be no thread, whoever releases the lock does it.
 pub fn end_sending_later(held: &Held) {
     if program::sandboxed() || !held.become_ender(std::process::id()) {
         return;
@@ -105,7 +105,7 @@ pub fn end_sending_later(held: &Held) {
     }
 }
 
-/// Looks at the lock, and whether the stream goes on, less and less often.
+/// Checks the lock, and whether the stream has resumed, less and less often.
 fn await_ending(held: &Held) {
     const FIRST: Duration = Duration::from_millis(2);
     const LONGEST: Duration = Duration::from_secs(1);
@@ -118,7 +118,7 @@ fn await_ending(held: &Held) {
     held.resign_as_ender();
 }
 
-/// Nobody holds the stream any more.
+/// Ends a stream that nobody holds any more.
 fn finish(held: &Held) -> bool {
     // The handshake may lie unread before the bytes.
     let unread = held.unread(thread::tid()).is_ok_and(|bytes| bytes > 0) && held.rx() == Direction::Open;

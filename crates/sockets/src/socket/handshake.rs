@@ -1,9 +1,9 @@
 //! Options of a connecting socket by which its kernel holds back the last packet of the handshake until there is data.
 //!
 //! `TCP_QUICKACK` 0 and `TCP_DEFER_ACCEPT` (on a socket that connects) say that data will follow at once and carry the
-//! acknowledgement. A stream's data never comes by TCP, so the far side would `accept` 200 ms later (`HAProxy`'s health checks
-//! set the first one). Both are lifted while the connection is made, and told to whoever asks meanwhile; then the second one is
-//! set again, while the first one is over with the handshake in any case. What was lifted is kept in the end's word `connecting`.
+//! acknowledgement. A stream's data never comes by TCP, so the far side would `accept` 200 ms later (`HAProxy`'s health
+//! checks set the first one). Both are lifted during `connect` and reported as the program set them; afterwards the second
+//! one is set again, while the first one ends with the handshake anyway. The end's word `connecting` holds what was lifted.
 
 use crate::descriptors::table::Held;
 use crate::kernel::sockopt;
@@ -17,7 +17,7 @@ const NO_QUICK_ACK: u32 = 2;
 /// Behind these bits: `TCP_DEFER_ACCEPT`, seconds.
 const SECONDS: u32 = 2;
 
-/// What of a socket's options was lifted.
+/// The options of a socket that were lifted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifted(u32);
 
@@ -56,7 +56,7 @@ pub fn done(fd: c_int, end: &Held) {
     Lifted(end.shared().status.connecting.swap(0, Relaxed) & !UNDER_WAY).restore(fd);
 }
 
-/// After the kernel accepted an option of TCP for `fd`: as if it had been set before `connect`.
+/// Called after the kernel accepted an option of TCP for `fd`: treats it as set before `connect`.
 pub fn changed(fd: c_int, end: &Held, name: c_int) {
     let lasting = match name {
         libc::TCP_QUICKACK => !NO_QUICK_ACK,
@@ -70,8 +70,8 @@ pub fn changed(fd: c_int, end: &Held, name: c_int) {
     }
 }
 
-/// What the program has set; `None` if the kernel itself knows.
-pub fn told(end: &Held, name: c_int) -> Option<c_int> {
+/// The value that the program has set; `None` if the kernel itself has it.
+pub fn programs_value(end: &Held, name: c_int) -> Option<c_int> {
     let lifted = end.shared().status.connecting.load(Relaxed);
     let seconds = c_int::try_from(lifted >> SECONDS).unwrap_or(0);
     match name {

@@ -1,4 +1,4 @@
-//! `TCP_INQ` of a stream: with each message a program is given the number of bytes that are left to read.
+//! `TCP_INQ` of a stream: each message comes with the number of bytes left to read.
 
 use crate::descriptors::table::Held;
 use crate::kernel::{program, sockopt, thread};
@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::Relaxed;
 /// `TCP_INQ`, and its control message.
 pub const TCP_INQ: c_int = 36;
 
-/// Whether `TCP_INQ` is set is not known.
+/// It is not known whether `TCP_INQ` is set.
 const UNKNOWN: u32 = 0;
 const IS_OFF: u32 = 1;
 const IS_ON: u32 = 2;
@@ -20,7 +20,7 @@ pub fn changed(end: &Held, name: c_int) {
     }
 }
 
-/// Whether the program wants to know of it at each receive.
+/// Whether the program wants the number at each receive.
 pub fn is_wanted(fd: c_int, end: &Held) -> bool {
     let wanted = &end.shared().status.unread_wanted;
     if wanted.load(Relaxed) == UNKNOWN && !program::sandboxed() {
@@ -30,7 +30,7 @@ pub fn is_wanted(fd: c_int, end: &Held) -> bool {
     wanted.load(Relaxed) == IS_ON
 }
 
-/// Bytes that are left. The end of file, once it is there, counts as one, and is never read.
+/// Bytes that are left. The end of file, once it has come, counts as one, and is never read.
 pub fn unread(end: &Held) -> c_int {
     let left = c_int::try_from(end.unread(thread::tid()).unwrap_or(0)).unwrap_or(c_int::MAX);
     left.saturating_add((end.has_end() || end.has_fin()).into())

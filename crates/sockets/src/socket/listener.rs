@@ -9,19 +9,19 @@ use crosslane_wire::local::Request;
 
 /// Tells the daemon of a listener.
 pub fn register(fd: c_int) {
-    let told = process::with_session(|session, _| session.listen(fd::borrow(fd)));
-    if told.is_some() {
+    let registered = process::with_session(|session, _| session.listen(fd::borrow(fd)));
+    if registered.is_some() {
         pending_accepts::listens();
         table::enter(fd, Kind::Listener, process::sessions());
         deferral::lift(fd);
     }
 }
 
-/// A descriptor of a listener is closed: the daemon forgets it, if this session told it and no other descriptor listens
-/// there.
+/// A descriptor of a listener is closed: the daemon forgets the listener, if this session registered it and no other
+/// descriptor listens there.
 pub fn unlisten(fd: c_int) {
-    let told = Entry { kind: Kind::Listener, index: process::sessions() };
-    let Some(address) = address::local(fd).filter(|_| table::look(fd) == Some(told)) else { return };
+    let entry = Entry { kind: Kind::Listener, index: process::sessions() };
+    let Some(address) = address::local(fd).filter(|_| table::look(fd) == Some(entry)) else { return };
     let listens = |(other, entry): (c_int, Entry)| {
         other != fd && entry.kind == Kind::Listener && address::local(other) == Some(address)
     };

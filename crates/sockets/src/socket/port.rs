@@ -1,11 +1,11 @@
-//! The near port of a connection that is announced, which must be known before the SYN.
+//! The local port of an announced connection, which must be known before the SYN.
 //!
-//! While there are ports enough the kernel chooses, by a `bind` to port 0, as `connect` would by itself: the port conflicts
-//! with nothing, and is given back if the connection fails. But one that was bound serves no other destination for the minute
-//! in which it is in TIME-WAIT, and no plain `connect` of this host either. So `SO_REUSEADDR` is set once the connection is
-//! made ([`share`]), which TIME-WAIT remembers, and when ports are scarce they are chosen here ([`choose`]): of the half of
-//! the range that the kernel's `connect` tries last, at random, one that no connection between the same four addresses has.
-//! The program is told the option as it set it.
+//! While there are enough ports the kernel chooses, by a `bind` to port 0, as `connect` would: the port conflicts with
+//! nothing, and is given back if the connection fails. But a bound port serves no other destination, nor a plain
+//! `connect` of this host, during its minute in TIME-WAIT. So `SO_REUSEADDR` is set once the connection is made
+//! ([`share`]), which TIME-WAIT remembers. When ports are scarce they are chosen here ([`choose`]), at random, from the
+//! half of the range that the kernel's `connect` tries last: one that no connection between the same four addresses
+//! has. `getsockopt` returns the option as the program set it.
 
 mod scarce;
 mod sockets;
@@ -24,16 +24,16 @@ use sockets::{Sockets, source};
 /// Ports that are tried when they are scarce.
 const TRIES: usize = 32;
 
-/// A port that a socket has now.
+/// The port of a socket.
 #[must_use]
 pub struct Claim {
     fd: c_int,
-    /// Whether `SO_REUSEADDR` was set by us for it.
+    /// Whether we set `SO_REUSEADDR` for it.
     shared: bool,
 }
 
-/// Gives an unbound socket a port. Its address stays open, so that the kernel still chooses the route. Whether there is a port
-/// already is asked by `bind` itself: after a refused connection `getsockname` tells one that is gone.
+/// Gives an unbound socket a port. Its address stays open, so that the kernel still chooses the route. `bind` itself
+/// says whether there is a port already: after a refused connection `getsockname` returns a stale one.
 ///
 /// # Errors
 /// `NoPort`: all that were tried are in use.
@@ -50,7 +50,7 @@ pub fn claim(fd: c_int, remote: SocketAddr) -> Result<Claim, Plain> {
 }
 
 impl Claim {
-    /// The connection will be none of ours: the socket is as the program made it, but for its port.
+    /// The connection will not be ours: the socket is as the program made it, but for its port.
     pub fn give_back(self) {
         if self.shared {
             sockopt::set_number(self.fd, SOL_SOCKET, SO_REUSEADDR, 0);
@@ -63,7 +63,7 @@ impl Claim {
     }
 }
 
-/// The connection of `end` is made: when it is over, its port is to serve other destinations.
+/// The connection of `end` is made: lets its port serve other destinations when it is over.
 pub fn share(fd: c_int, end: &Held) {
     if sockopt::number(fd, SOL_SOCKET, SO_REUSEADDR) == Some(0)
         && sockopt::set_number(fd, SOL_SOCKET, SO_REUSEADDR, 1)
@@ -72,12 +72,12 @@ pub fn share(fd: c_int, end: &Held) {
     }
 }
 
-/// Whether `SO_REUSEADDR` is set for [`share`] only: the program is told that it is not.
+/// Whether `SO_REUSEADDR` is set for [`share`] only: the program sees it unset.
 pub fn is_shared(end: &Held) -> bool {
     end.shared().status.port_shared.load(Relaxed) != 0
 }
 
-/// The program set the option by itself.
+/// The program set the option itself.
 pub fn chosen_by_program(end: &Held) {
     end.shared().status.port_shared.store(0, Relaxed);
 }

@@ -26,14 +26,14 @@ const PLACES: usize = 256;
 /// addresses that share a place forget each other, which costs nothing but speed.
 static HISTORY: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
 
-/// What is advised for one connection.
+/// The advice for one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// Make it a stream.
     Stream,
     /// Leave it to TCP.
     Tcp,
-    /// Leave it to TCP, and let people know: the first of a row.
+    /// Leave it to TCP, and log it: the first of a row.
     TcpFirst,
 }
 
@@ -54,7 +54,7 @@ pub fn advise(remote: SocketAddr) -> Advice {
     }
 }
 
-/// Connections up to the next that is a stream, that one counted, after `shorts` short ones in a row.
+/// Connections up to and including the next stream, after `shorts` short ones in a row.
 fn interval(shorts: u64) -> u64 {
     (PROBE << shorts.saturating_sub(SHORT_IN_A_ROW).min(16)).min(PROBE_MAX)
 }
@@ -72,7 +72,7 @@ pub fn ended(remote: SocketAddr, ms: u64, bytes: u64) {
     place.store(pack(tag, shorts, skipped), Relaxed);
 }
 
-/// The far daemon would make no stream to `remote`: asking costs a connection as much as a short stream does. It is asked
+/// The far daemon refused a stream to `remote`: asking costs a connection as much as a short stream does. It is asked
 /// again at every [`PROBE`]th connection.
 pub fn refused(remote: SocketAddr) {
     let (place, tag) = place(remote);
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_connections_are_left_to_tcp_and_probed() {
+    fn short_connections_go_to_tcp_and_are_probed() {
         let remote = SocketAddr::from(([10, 86, 0, 9], 4711));
         for _ in 0..SHORT_IN_A_ROW {
             assert_eq!(advise(remote), Advice::Stream);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn who_refuses_is_asked_now_and_then() {
+    fn refusing_peer_is_probed_now_and_then() {
         let remote = SocketAddr::from(([10, 86, 0, 9], 4713));
         for _ in 0..SHORT_IN_A_ROW {
             assert_eq!(advise(remote), Advice::Stream);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_but_long_connection_is_worth_it() {
+    fn quiet_long_connection_keeps_its_stream() {
         let remote = SocketAddr::from(([10, 86, 0, 9], 4712));
         for _ in 0..2 * SHORT_IN_A_ROW {
             ended(remote, 60_000, 2);

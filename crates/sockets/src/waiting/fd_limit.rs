@@ -46,8 +46,8 @@ pub fn after_fork() {
     }
 }
 
-/// Sleeps until there is news of the carrier socket `fd` of `end`, or the waiter is rung; at most for `timeout` (`None` is
-/// for ever), and without a set for `blind` only. Whether it heard something.
+/// Sleeps until the carrier socket `fd` of `end` has news or the waiter is rung; for at most `timeout` (`None` is for
+/// ever), and without a set for `blind` only. Returns whether there was news.
 pub fn doze(
     fd: c_int,
     end: &Held,
@@ -71,11 +71,11 @@ pub fn doze(
 /// The carrier socket alone.
 fn look(fd: c_int, end: &Held, timeout: Option<&Timespec>) -> Result<bool, Errno> {
     let mut fds = [carrier::polled(fd, end)];
-    let heard = rustix::event::poll(&mut fds, timeout)? > 0;
-    if heard {
+    let had_events = rustix::event::poll(&mut fds, timeout)? > 0;
+    if had_events {
         carrier::news(fd, end, fds[0].revents());
     }
-    Ok(heard)
+    Ok(had_events)
 }
 
 fn wait_in(

@@ -4,14 +4,14 @@ use core::ffi::c_int;
 use libc::timespec;
 use std::time::{Duration, Instant};
 
-/// While rings are looked at, kernel descriptors are looked at this often.
+/// How often kernel descriptors are looked at while rings are.
 pub const KERNEL_EVERY: Duration = Duration::from_micros(10);
-/// Sleep of those who cannot be rung: another waiter is there first, or the daemon cannot be asked.
+/// Sleep of waiters that cannot be rung: another waiter was first, or the daemon cannot be asked.
 pub const BLIND: Duration = Duration::from_millis(5);
 /// The same in units of [`Moment`](crosslane_shm::clock::Moment).
 pub const KERNEL_EVERY_UNITS: u64 = 400;
 
-/// How long a call may wait, from when it begins to: those that need not wait look at no clock.
+/// How long a call may wait, counted from its start: calls that need not wait read no clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeout {
     /// Not at all.

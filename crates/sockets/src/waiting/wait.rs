@@ -22,20 +22,20 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
-/// The right to spin for `ns`, if this process may have one more that does.
+/// The right to spin for `ns` ns, if this process may have one more spinner.
 #[inline]
 pub fn spinner(ns: u32) -> Option<Spinner> {
     Spinner::among(ns, process::spinners())
 }
 
-/// Waits until `end` may be ready. `Err` is the error number for the program: `EINTR`, `EAGAIN` past
-/// `deadline`. If another thread closes `fd` meanwhile the wait goes on, as in the kernel, and `EBADF` comes only where no other
-/// descriptor of the stream can stand for it.
+/// Waits until `end` may be ready. `Err` is the error number for the program: `EINTR`, or `EAGAIN` past `deadline`. If
+/// another thread closes `fd` meanwhile the wait goes on, as in the kernel; `EBADF` comes only if no other descriptor
+/// of the stream can stand in.
 pub fn wait(fd: c_int, end: &Held, what: WaitFor, deadline: Option<Instant>) -> Result<(), c_int> {
     wait_until(fd, end, what, deadline, || false)
 }
 
-/// As [`wait`]. Also returns when `also()` is true; the far side signals that with the same wakeup as `what`.
+/// As [`wait`]. Also returns when `also()` is true; the far side uses the same wakeup for that as for `what`.
 pub fn wait_until(
     fd: c_int,
     end: &Held,
@@ -69,7 +69,7 @@ struct Call<'a> {
     end: &'a Held,
     /// Whether it has a time-out.
     timed: bool,
-    /// Whether it came to a sleep.
+    /// Whether it has slept.
     sleeps: Cell<bool>,
 }
 
@@ -129,8 +129,8 @@ impl Sleeper for Call<'_> {
     }
 }
 
-/// Before a sleep: what another process that held the end left undone when it was killed is done. Costs nothing where this
-/// process alone holds it.
+/// Before a sleep: finishes what a killed process that held the end left undone. Costs nothing where this process alone
+/// holds it.
 pub fn make_good(end: &Held) {
     if end.shared().counters.refs.load(Relaxed) > table::descriptors(end) {
         for waiter in end.make_good(thread::tid()) {
@@ -149,7 +149,7 @@ pub fn is_connected(fd: c_int, end: &Held) -> bool {
     connecting.load(Relaxed) == 0
 }
 
-/// A call waited for a lock that another process keeps: it is made again until `deadline`, or until a signal ends it.
+/// A call waited for a lock that another process holds: it is retried until `deadline`, or until a signal ends it.
 pub fn went_by(busy: Busy, deadline: Option<Instant>) -> Result<(), c_int> {
     if busy.interrupted {
         interrupted(deadline.is_some())?;
@@ -178,12 +178,12 @@ pub fn time_left(deadline: Option<Instant>) -> Option<Timespec> {
     })
 }
 
-/// How long to spin for this end now: not at all if that would keep the far side from running.
+/// How long to spin for this end now, ns: 0 if spinning would keep the far side from running.
 pub fn spin_ns(end: &Held, budget: &Budget) -> u32 {
     apart::spin_ns(end, budget.ns(process::spin_ns()), !program::sandboxed())
 }
 
-/// Another waiter is registered: it wakes us when it leaves, if it is one of this process.
+/// Another waiter is registered: it wakes us when it leaves, if it belongs to this process.
 fn queue_up(end: &Held, what: WaitFor, waiter: WaiterId) -> bool {
     let owner = match what {
         WaitFor::Data | WaitFor::Either => &end.shared().waiting.data,
@@ -200,7 +200,7 @@ fn queue_up(end: &Held, what: WaitFor, waiter: WaiterId) -> bool {
     stays
 }
 
-/// Sleeps until `until`. Whether something was heard. `timed`: a signal ends it whatever its handler asks for.
+/// Sleeps until `until`. Returns whether there was news. `timed`: a signal ends it, whatever its handler asks for.
 fn doze(
     fd: c_int,
     end: &Held,
@@ -229,7 +229,7 @@ fn doze(
         Err(Errno::INTR) => interrupted(timed).map(|()| true),
         // More descriptors than the limit allows.
         Err(Errno::INVAL) => match fd_limit::doze(fd, end, waiter, timeout, link::BLIND) {
-            Ok(heard) => Ok(heard),
+            Ok(had_events) => Ok(had_events),
             Err(Errno::INTR) => interrupted(timed).map(|()| true),
             Err(errno) => Err(errno.raw_os_error()),
         },
@@ -237,8 +237,8 @@ fn doze(
     }
 }
 
-/// After a signal handler ran: a blocked call goes on if every handler that could have been it asks for that
-/// (`SA_RESTART`), as the kernel has it; a call with a timeout never does.
+/// Called after a signal handler ran. As in the kernel, a blocked call goes on if every handler that may have run has
+/// `SA_RESTART`; a call with a timeout never does.
 pub fn interrupted(timed: bool) -> Result<(), c_int> {
     if timed || program::sandboxed() || signals::any_handler_interrupts() { Err(libc::EINTR) } else { Ok(()) }
 }

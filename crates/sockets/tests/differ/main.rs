@@ -77,7 +77,7 @@ fn settings() -> (u64, u64) {
 
 /// Else whatever differs would say nothing.
 #[test]
-fn the_kernels_tcp_is_like_itself() {
+fn kernel_tcp_equals_itself() {
     let stage = Stage::new().unwrap();
     let (seed, seconds) = settings();
     let seconds = seconds.min(10);
@@ -100,7 +100,7 @@ fn kept() -> Vec<(PathBuf, Script)> {
 }
 
 #[test]
-fn what_once_differed_does_not() {
+fn kept_scripts_no_longer_differ() {
     let stage = Stage::new().unwrap();
     let mut pair = Pair::new(&stage, 0, On::Streams);
     let (kept, mut differ) = (kept(), 0);
@@ -116,7 +116,7 @@ fn what_once_differed_does_not() {
 }
 
 #[test]
-fn streams_are_like_the_kernels_tcp() {
+fn streams_equal_kernel_tcp() {
     let stage = Stage::new().unwrap();
     let (seed, seconds) = settings();
     let report = hunt(&stage, On::Streams, seed, Duration::from_secs(seconds), MOST);

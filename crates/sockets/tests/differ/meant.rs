@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_the_table_in_the_docs() {
+    fn meant_list_equals_the_table_in_the_docs() {
         let list: Vec<_> =
             MEANT.iter().map(|entry| (entry.name.to_owned(), entry.reason.to_owned())).collect();
         assert_eq!(rows(), list);

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_is_read_as_it_was_written() {
+    fn script_reads_back_as_written() {
         let text = "0 socket 0 2 1 0\n0 send 3 100 -1\n1 exit\n";
         let script = Script::parse(&format!("# why\n\n{text}")).unwrap();
         assert_eq!(script.to_string(), text);

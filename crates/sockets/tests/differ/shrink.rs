@@ -94,7 +94,7 @@ mod tests {
 
     /// Differs as long as call `a` comes somewhere before `b 4..`.
     #[test]
-    fn what_does_not_matter_goes() {
+    fn shrink_removes_what_does_not_matter() {
         let script = Script::parse("0 x 1\n0 a 1 5\n0 x 2\n1 b 3 9 7\n0 x 9\n").unwrap();
         let difference = |index| Difference {
             index,

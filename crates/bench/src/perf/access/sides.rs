@@ -2,7 +2,7 @@
 
 use super::Operation;
 use crate::affinity::Pin;
-use crate::speaker::{end_with_parent, tell};
+use crate::speaker::{end_with_parent, write_line};
 use anyhow::Result;
 use crosslane::fabric::Fabric;
 use crosslane::memory::{Access, Memory, RemoteRegion, SharedBytes};
@@ -17,7 +17,7 @@ const REGION: u64 = 16 << 20;
 /// Operations that are posted before one of them is waited for.
 const WINDOW: usize = 128;
 
-/// What the requester is to do.
+/// A request to the requester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {
     /// The operation.
@@ -30,7 +30,7 @@ pub struct Question {
     pub millis: u64,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// How long it took until the last one was executed, s.
@@ -51,7 +51,7 @@ pub fn own(address: IpAddr, core: usize) -> Result<()> {
     let _pin = Pin::to(core)?;
     let memory = Memory::serve(Fabric::open()?, SocketAddr::new(address, 0))?;
     let region = memory.register(REGION)?;
-    tell(&mut std::io::stdout(), &(memory.address(), region.share(Access::ALL)?))?;
+    write_line(&mut std::io::stdout(), &(memory.address(), region.share(Access::ALL)?))?;
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     Ok(())
 }
@@ -68,7 +68,7 @@ pub fn request(offer: &str, core: usize) -> Result<()> {
     let target = Arc::new(SharedBytes::create(REGION)?);
     for line in std::io::stdin().lines() {
         let outcome = answer(serde_json::from_str(&line?)?, &mut peer, &remote, &target)?;
-        tell(&mut std::io::stdout(), &outcome)?;
+        write_line(&mut std::io::stdout(), &outcome)?;
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ fn between(rig: &Rig) -> Result<&'static str> {
 
 /// The host between dies, and comes back.
 #[test]
-fn a_host_between_dies_and_no_stream_through_it_does() -> Result<()> {
+fn host_between_dies_and_no_stream_through_it_does() -> Result<()> {
     BOTH.into_iter().try_for_each(with_dead_host)
 }
 
@@ -40,7 +40,7 @@ fn with_dead_host(kind: Between) -> Result<()> {
 
 /// The host between does not run for 10 s; the streams are long somewhere else when it goes on.
 #[test]
-fn a_frozen_host_between_is_gone_round() -> Result<()> {
+fn host_between_frozen_is_bypassed() -> Result<()> {
     BOTH.into_iter().try_for_each(with_frozen_host)
 }
 
@@ -68,7 +68,7 @@ fn with_frozen_host(kind: Between) -> Result<()> {
 
 /// A program sends and is gone; the host between that holds its bytes never passes them on.
 #[test]
-fn what_a_program_sent_before_it_left_arrives_all_the_same() -> Result<()> {
+fn host_between_loses_nothing_sent_before_a_program_left() -> Result<()> {
     BOTH.into_iter().try_for_each(with_leaving_program)
 }
 

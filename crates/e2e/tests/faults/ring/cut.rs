@@ -52,7 +52,7 @@ fn bytes_are_counted_where_they_went(rig: &Rig) -> Result<()> {
 }
 
 #[test]
-fn iperf3_does_not_notice_a_cut_cable() -> Result<()> {
+fn cut_cable_unnoticed_by_iperf3() -> Result<()> {
     let Some(path) = package::need("iperf3") else { return Ok(()) };
     let (one, back, many) =
         (&["-t", "4"][..], &["-t", "4", "-R"][..], &["-t", "4", "--bidir", "-P", "3"][..]);
@@ -83,7 +83,7 @@ fn iperf3_does_not_notice_a_cut_cable() -> Result<()> {
 }
 
 #[test]
-fn redis_benchmark_does_not_notice_a_cut_cable() -> Result<()> {
+fn cut_cable_unnoticed_by_redis_benchmark() -> Result<()> {
     let Some(redis) = Redis::find() else { return Ok(()) };
     let Some(mut rig) = Rig::up_with_room(options(Between::Shares))? else { return Ok(()) };
     let port = rig.port();
@@ -100,7 +100,7 @@ fn redis_benchmark_does_not_notice_a_cut_cable() -> Result<()> {
 }
 
 #[test]
-fn scp_of_a_gigabyte_through_a_cut_ring_copies_it() -> Result<()> {
+fn cut_cable_unnoticed_by_scp_of_a_gigabyte() -> Result<()> {
     /// So that it takes longer than the cuts: 7 s.
     const KILOBITS: u32 = 1_200_000;
     let Some(mut rig) = ring()? else { return Ok(()) };
@@ -120,7 +120,7 @@ fn scp_of_a_gigabyte_through_a_cut_ring_copies_it() -> Result<()> {
 }
 
 #[test]
-fn pgbench_does_not_notice_a_cut_cable() -> Result<()> {
+fn cut_cable_unnoticed_by_pgbench() -> Result<()> {
     let Some(mut rig) = ring()? else { return Ok(()) };
     let port = rig.port();
     let Some(postgres) = Postgres::start(&rig, "h2", port)? else { return Ok(()) };
@@ -185,7 +185,7 @@ fn every_byte_survives_cuts_at_random_moments() -> Result<()> {
 
 /// A cable that comes and goes is soon not used any more, and costs streams a few moves.
 #[test]
-fn a_flapping_cable_costs_a_few_moves() -> Result<()> {
+fn flapping_cable_costs_a_few_moves() -> Result<()> {
     let Some(path) = package::need("iperf3") else { return Ok(()) };
     let Some(mut rig) = ring()? else { return Ok(()) };
     let port = rig.port();
@@ -206,7 +206,7 @@ fn a_flapping_cable_costs_a_few_moves() -> Result<()> {
 
 /// Two cables are cut: what is cut off learns of it within the time that the configuration says, the rest goes on.
 #[test]
-fn what_is_cut_off_is_told_in_time() -> Result<()> {
+fn resume_timeout_is_reported_in_time() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(mut rig) = ring()? else { return Ok(()) };
     let port = rig.port();
@@ -239,7 +239,7 @@ fn what_is_cut_off_is_told_in_time() -> Result<()> {
 
 /// Behind a move the kernel's FIN says nothing by itself: the daemon tells the far end, and wakes whoever sleeps there.
 #[test]
-fn killed_program_whose_streams_have_moved_is_heard_by_all_sleepers() -> Result<()> {
+fn killed_program_with_moved_streams_wakes_all_sleepers() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(mut rig) = ring()? else { return Ok(()) };
     let port = rig.port();

@@ -38,11 +38,11 @@ pub enum Outcome {
     Kernel,
 }
 
-/// How often a busy program that never sleeps looks whether the far side has died, in sends.
+/// Sends after which a busy program that never sleeps checks whether the far side has died.
 const LOOK_EVERY: u32 = 1024;
 
-/// How long a sender that may wait leaves a full ring as it is. Some segments of a busy processor's time; a program that
-/// sends megabytes before it reads, being both ends, loses no more than this for each time that the ring can double.
+/// How long a sender that may wait leaves a full ring at its length: some time slices of a busy processor. A program
+/// that is both ends, and sends megabytes before it reads, loses this once for each doubling of the ring.
 const GROW_AFTER: Duration = Duration::from_millis(20);
 
 /// Sends all of `buffers`, or what fits if the call must not wait.
@@ -109,7 +109,7 @@ pub fn broken_pipe(flags: c_int) -> Outcome {
     Outcome::Errno(libc::EPIPE)
 }
 
-/// The error that is to be told once, if any.
+/// The error to be reported once, if any.
 pub fn pending_error(end: &Held) -> Option<c_int> {
     if end.dead().is_some() {
         end.break_off(libc::ECONNRESET);
@@ -124,7 +124,7 @@ pub fn pending_error(end: &Held) -> Option<c_int> {
 }
 
 impl Outcome {
-    /// The value for the program, with `kernel` making the kernel's call if it comes to that.
+    /// The call's value for the program; `kernel` makes the kernel's call if it comes to that.
     #[inline]
     pub fn finish<T: TryFrom<usize> + From<i8>>(self, kernel: impl FnOnce() -> T) -> T {
         match self {
@@ -135,8 +135,8 @@ impl Outcome {
     }
 }
 
-/// The ring is full. One that could be longer becomes so only if its reader has taken nothing for [`GROW_AFTER`]: a reader
-/// that just has no processor gets one while we sleep, and a ring that stays in the caches serves both better.
+/// Waits for room in a full ring. It grows only if its reader has taken nothing for [`GROW_AFTER`]: a reader that has
+/// no processor gets one while we sleep, and a ring that fits the caches serves both better.
 fn wait_for_room(fd: c_int, end: &Held, what: WaitFor, deadline: Option<Instant>) -> Result<(), c_int> {
     let _span = account::sending(Function::WaitSpace);
     if let Some(busy) = lock::take_busy() {
@@ -150,29 +150,29 @@ fn wait_for_room(fd: c_int, end: &Held, what: WaitFor, deadline: Option<Instant>
             end.request_room();
             Ok(())
         }
-        // The limit of time was ours, not the program's.
+        // The deadline was ours, not the program's.
         Err(libc::EINTR) => wait::interrupted(deadline.is_some()),
         outcome => outcome,
     }
 }
 
-/// The ring is as long as stays in the caches, and full. A reader that runs now makes room within the time of a spin;
-/// if none does, the ring is better longer, for a call that must not wait. It does this once: it takes no longer than the
-/// kernel takes for a large send, and is in vain only as often as a ring can double.
+/// Spins for room, for a nonblocking call on a full ring that is as long as fits the caches. A reader that runs now
+/// makes room within a spin; without one the ring had better grow. This happens once: it takes no longer than a large
+/// send by the kernel, and is in vain only as often as a ring can double.
 fn reader_comes(end: &Held) -> bool {
     let _span = account::sending(Function::WaitSpace);
     let ns = wait::spin_ns(end, &end.shared().sending.budget);
     wait::spinner(ns).is_some_and(|_spinner| end.spin(ns, || end.has_credit()))
 }
 
-/// Rings the far waiter, if there is one to be rung.
+/// Rings the far waiter, if there is one to ring.
 #[inline]
 fn wake_far(end: &Held, wake: Option<WaiterId>, span: fn(Function) -> Span) {
     let _span = wake.map(|_| span(Function::Acknowledge));
     waiters::wake(end, wake);
 }
 
-/// A call that would wait now: whether a signal came while the engine had its bytes, if it handed any over.
+/// Called when a call would wait now: whether a signal came while the engine had its bytes, if it got any.
 fn interrupted(handed_over: bool, deadline: Option<Instant>) -> Result<(), c_int> {
     if handed_over && offload::take_interrupted() { wait::interrupted(deadline.is_some()) } else { Ok(()) }
 }

@@ -1,5 +1,5 @@
-//! `SO_PEEK_OFF` of a stream: peeks begin so far behind what was consumed, and each goes on where the last one ended. The kernel
-//! has it for TCP since Linux 6.9; where it does not, it refuses the option before we hear of it.
+//! `SO_PEEK_OFF` of a stream: a peek begins at an offset behind the consumed bytes, and moves it forward. The kernel
+//! supports it for TCP since Linux 6.9; older kernels refuse the option before it reaches us.
 //!
 //! What a peek passes over is copied aside, as long as it is there: programs that peek so look at headers.
 
@@ -17,14 +17,14 @@ use std::time::Instant;
 /// More bytes than lie unread anywhere.
 const FAR: usize = 64 << 20;
 
-/// The program has given the option, or a socket that has it becomes a stream: what the kernel's socket says counts.
+/// Copies the kernel's value when the program sets the option, or when a socket that has it becomes a stream.
 pub fn take(fd: c_int, end: &Held) {
     let offset = sockopt::number(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF);
     set(&end.shared().status, offset.and_then(|offset| u32::try_from(offset).ok()));
 }
 
-/// What `SO_PEEK_OFF` tells, if the kernel does not know.
-pub fn told(end: &Held) -> Option<c_int> {
+/// The value of `SO_PEEK_OFF` to report, if the kernel does not know it.
+pub fn programs_value(end: &Held) -> Option<c_int> {
     offset(&end.shared().status).map(|offset| c_int::try_from(offset).unwrap_or(c_int::MAX))
 }
 
@@ -37,7 +37,7 @@ pub fn received(fd: c_int, end: &Held, outcome: &Outcome) {
         Outcome::Bytes(bytes) => {
             set(status, Some(offset.saturating_sub(u32::try_from(*bytes).unwrap_or(u32::MAX))));
         }
-        // From now on the kernel keeps it.
+        // From now on the kernel keeps the offset.
         Outcome::Kernel => {
             let offset = c_int::try_from(offset).unwrap_or(c_int::MAX);
             sockopt::set_number(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF, offset);
@@ -47,8 +47,8 @@ pub fn received(fd: c_int, end: &Held, outcome: &Outcome) {
     }
 }
 
-/// A peek: `peek` fills buffers with all that is unread, of which there have to be `least` bytes if it may wait. `None`: as
-/// if the stream had no such option.
+/// Peeks. `peek` fills buffers with all unread bytes, at least `least` of them if it may wait. `None`: continue as if
+/// the stream had no such option.
 #[cold]
 pub fn peek(
     end: &Held,
@@ -85,7 +85,7 @@ pub fn peek(
     }
 }
 
-/// `MSG_PEEK | MSG_TRUNC` of `len` bytes, of which the first was peeked: so many of the `unread` ones would have been.
+/// The result of `MSG_PEEK | MSG_TRUNC` for `len` bytes, the first of which was peeked, with `unread` bytes in the ring.
 pub fn counted(end: &Held, unread: usize, len: usize) -> usize {
     let status = &end.shared().status;
     let Some(offset) = offset(status) else { return unread.clamp(1, len) };

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// How long a peek that wants more bytes than there are sleeps before it looks again.
 const PEEK_PAUSE: Duration = Duration::from_millis(1);
 
-/// Receives into `buffers`: what is there, at least as much as `SO_RCVLOWAT` says, or all of it with `MSG_WAITALL`.
+/// Receives into `buffers` what is there: at least `SO_RCVLOWAT` bytes, or all with `MSG_WAITALL`.
 #[inline]
 pub fn receive(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Outcome {
     if peeking::is_on(end) {
@@ -28,13 +28,13 @@ pub fn receive(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_i
     receive_apart(fd, end, buffers, flags)
 }
 
-/// The same, whatever `SO_PEEK_OFF` says, and without a word to it.
+/// The same, but ignores the offset of `SO_PEEK_OFF` and does not move it.
 pub fn receive_apart(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Outcome {
     let least = end.shared().status.low_water.load(Relaxed) as usize;
     receive_least(fd, end, buffers, flags, least)
 }
 
-/// On a stream that has `SO_PEEK_OFF`.
+/// The same on a stream that has `SO_PEEK_OFF`.
 #[cold]
 fn receive_behind(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Outcome {
     if flags & libc::MSG_PEEK != 0 {
@@ -51,7 +51,7 @@ fn receive_behind(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: 
     outcome
 }
 
-/// The same, but no less than `least` bytes, or as much as there is room for, if the call may wait.
+/// The same, but at least `least` bytes, or as many as there is room for, if the call may wait.
 fn receive_least(
     fd: c_int,
     end: &Held,
@@ -120,8 +120,8 @@ fn advance(
     receiving.try_advance(end, thread::tid(), |waiter| wake_far(end, waiter, account::receiving))
 }
 
-/// Hands what has arrived to `takes`, by way of `buffer`, and consumes as much as it took; waits for some if the call may.
-/// `takes` must not wait, and says why it took nothing.
+/// Hands arrived bytes to `takes` through `buffer`, and consumes as many as it took; waits for some if the call may.
+/// `takes` must not wait, and returns why it took nothing.
 pub fn pass(
     fd: c_int,
     end: &Held,
@@ -155,7 +155,7 @@ pub fn pass(
     }
 }
 
-/// A wake tells of the first bytes only; the rest is looked for.
+/// Peeks until there are enough bytes. A wake reports the first bytes only, so this polls for the rest.
 fn peek_enough(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int, least: usize) -> Outcome {
     let deadline = wait::deadline(end.shared().status.receive_timeout.load(Relaxed));
     loop {
@@ -201,7 +201,7 @@ pub fn receive_failed(fd: c_int, end: &Held, failure: Failure) -> Outcome {
         Failure::Ended | Failure::Unheard(_) => Outcome::Bytes(0),
         Failure::Reentered | Failure::WouldBlock => Outcome::Errno(libc::EAGAIN),
         Failure::Fault => Outcome::Errno(libc::EFAULT),
-        // A reset behind the FIN: the end of file stands, and the error is the next sender's.
+        // A reset behind the FIN: receives return end of file, and the next send gets the error.
         Failure::Reset if end.shared().status.error.load(Relaxed) == libc::EPIPE.unsigned_abs() => {
             Outcome::Bytes(0)
         }
@@ -222,8 +222,8 @@ fn was_reset_since(fd: c_int, end: &Held) -> bool {
     status.reset.load(Relaxed) != 0
 }
 
-/// A program that asks now and then without waiting sees that the far side died as soon as the kernel knows, and at once where
-/// the far side says that it has gone. Whether the stream has ended only now.
+/// Looks at the kernel again, for a program that polls without waiting: it sees that the far side died as soon as the
+/// kernel knows, or at once if the far side says that it has gone. Returns whether the stream has ended only now.
 fn looked_again(fd: c_int, end: &Held) -> bool {
     let now = u32::try_from(clock::now_ms() & 0xffff_ffff).unwrap_or(0);
     let status = &end.shared().status;

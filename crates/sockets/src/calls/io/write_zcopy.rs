@@ -22,13 +22,13 @@ const LEAST: usize = 4096;
 pub enum Landed {
     /// So many bytes were written into the buffer.
     Bytes(usize),
-    /// Nothing was, and what comes next comes by the ring; the request was sent if `true`.
+    /// Nothing was written, and what comes next comes by the ring. `true`: the request was sent.
     Ring(bool),
     /// The call ends with this error number.
     Errno(c_int),
 }
 
-/// Whether a receive into `buffer` that may wait is to offer it.
+/// Whether a receive into `buffer` that may wait should offer it.
 #[inline]
 pub fn is_wanted(end: &Held, buffer: &[u8]) -> bool {
     end.transfer() == Transfer::WriteZcopy && buffer.len() >= LEAST && place(buffer).is_some()

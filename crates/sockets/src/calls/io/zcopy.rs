@@ -1,9 +1,9 @@
 //! Large sends without the sender's copy: bytes that lie in a registered buffer (`crosslane_client::buffers`) are announced,
 //! and the far program, which maps that buffer, fetches them. All other memory goes by the ring.
 //!
-//! Only for sends that may wait, since the buffer is the far side's until all is fetched or the announcement is taken
-//! back. Whatever comes in between (a reader that does not read, a signal, a timeout) takes it back at once, and the call
-//! goes on, or ends, as one through the ring would.
+//! Only for sends that may wait: the buffer belongs to the far side until all is fetched or the announcement is
+//! cancelled. A reader that does not read, a signal or a timeout cancels it at once; the call then goes on, or ends,
+//! like one through the ring.
 
 use crate::daemon::waiters;
 use crate::descriptors::table::Held;
@@ -21,13 +21,13 @@ use crosslane_stream::chooser::{self, Chooser};
 use crosslane_wire::Reach;
 use std::time::{Duration, Instant};
 
-/// How long a reader may fetch nothing before the announcement is taken back, and the ring, which has room for a while,
-/// lets the sender go on.
+/// How long a reader may fetch nothing before the announcement is cancelled and the sender goes on through the ring,
+/// which has room for a while.
 const STALL: Duration = Duration::from_millis(5);
 
 /// Bytes below which no send is announced.
 const LEAST: usize = 8192;
-/// Bytes from which on it is worth a look which way is better.
+/// Bytes from which on the two ways are compared.
 const WORTHWHILE: usize = 32 * 1024;
 
 /// What came of an announced send.
@@ -38,20 +38,20 @@ pub enum Sent {
     Ended(usize, c_int),
 }
 
-/// Ways that are chosen among, as [`Chooser`] numbers them.
+/// The ways to choose from, by their numbers in [`Chooser`].
 const RING: usize = 0;
 const ANNOUNCED: usize = 1;
 
-/// What was measured by this process.
+/// Measurements of this process.
 static CHOOSER: Chooser = Chooser::new();
-/// Sends from a buffer before it is worth sharing.
+/// Sends from a buffer before it is shared.
 const USES: u32 = 2;
 
 thread_local! {
     static RUN: Cell<Option<Run>> = const { Cell::new(None) };
 }
 
-/// Sends of a thread on one stream that are measured together.
+/// A run: sends of one thread on one stream that are measured together.
 #[derive(Clone, Copy)]
 struct Run {
     stream: u32,
@@ -83,8 +83,8 @@ fn locate_for_loads(bytes: &[u8]) -> Option<Located> {
     locate_bytes(bytes).filter(|buffer| buffer.reach == Reach::Load)
 }
 
-/// The way that this send of `len` bytes of a buffer goes: that of the run under way, or of a new one. The time between
-/// two sends is counted with them, whichever way they go.
+/// Chooses the way of this send of `len` bytes: that of the current run, or of a new one. The time between two sends
+/// counts towards the run, whichever way it takes.
 fn way(end: &Held, len: usize) -> usize {
     let now = Instant::now();
     let run = RUN.try_with(Cell::get).ok().flatten();
@@ -110,7 +110,7 @@ impl Run {
     }
 }
 
-/// Sends as much of `bytes`, which lie in `buffer`, by Read Zcopy as the far program fetches.
+/// Sends as much of `bytes`, which lie in `buffer`, as the far program fetches by Read Zcopy.
 pub fn send(
     fd: c_int,
     end: &Held,
@@ -168,7 +168,7 @@ fn await_fetch(
         stalled = waited == Err(libc::EAGAIN);
         let errno = match waited {
             Ok(()) | Err(libc::EAGAIN) => continue,
-            // The limit of time was ours, not the program's.
+            // The deadline was ours, not the program's.
             Err(libc::EINTR) => match wait::interrupted(deadline.is_some()) {
                 Ok(()) => continue,
                 Err(errno) => errno,

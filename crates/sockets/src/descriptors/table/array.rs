@@ -1,4 +1,4 @@
-//! Arrays that are as long as they can ever be.
+//! Arrays with room for the highest index.
 
 use core::sync::atomic::{AtomicPtr, Ordering};
 use rustix::mm::{MapFlags, ProtFlags};

@@ -17,7 +17,7 @@ pub(super) fn address() -> usize {
     (entry as *const ()).addr()
 }
 
-/// The handler. Whatever stands in the program's place then finds its arguments and the stack as they came.
+/// The handler. The program's handler then finds its arguments and the stack as they came.
 #[unsafe(naked)]
 unsafe extern "C" fn entry() {
     naked_asm!(
@@ -37,7 +37,7 @@ unsafe extern "C" fn entry() {
     )
 }
 
-/// Where to go on: the program's handler; 0: back to where the signal came.
+/// Where to continue: the program's handler, or 0 for where the signal came.
 ///
 /// # Safety
 /// The arguments of a handler with `SA_SIGINFO`.
@@ -62,7 +62,7 @@ unsafe extern "C" fn decide(signal: c_int, info: *mut siginfo_t, context: *mut c
     }
 }
 
-/// The process ends by the signal when this handler returns, as it would have ended without it.
+/// Ends the process by the signal when this handler returns, as without the handler.
 ///
 /// # Safety
 /// `info` is the signal's.
@@ -72,7 +72,7 @@ unsafe fn end(signal: c_int, info: *mut siginfo_t, context: &mut ucontext_t, sen
     // SAFETY: the caller's promise.
     let comes_again = !sent && unsafe { (*info).si_code } != SI_KERNEL;
     if comes_again {
-        // The instruction faults once more, and nobody survives a fault that is blocked.
+        // The instruction faults once more, and a blocked fault kills.
         block(context);
         return;
     }

@@ -1,7 +1,7 @@
 //! x86-64 instructions, as far as is needed to follow which number a system call is made with.
 //!
-//! Lengths of what compilers put around a system call are known, and which register an instruction changes. What is not
-//! known ends the reading: then nothing is claimed.
+//! It knows the lengths of what compilers put around a system call, and which register an instruction changes. An
+//! unknown instruction ends the reading without a result.
 
 /// Number of a general register: 0 is `rax`, 4 `rsp`, 7 `rdi`.
 pub type Register = u8;
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_and_effects_of_what_compilers_write() {
+    fn decode_lengths_and_effects_of_compiled_code() {
         let known: &[(&[u8], usize, Effect)] = &[
             (&[0xb8, 0xb9, 1, 0, 0], 5, Effect::Set(0, 441)),
             (&[0x41, 0xb9, 8, 0, 0, 0], 6, Effect::Set(9, 8)),

@@ -1,8 +1,8 @@
 //! Programs that make system calls by themselves, past the functions that we stand for, and programs with `io_uring`.
 //!
-//! What such a program waits for or moves by itself cannot be a stream: it would wait for ever at a carrier socket. So before
-//! the first connection or listener that would be one, the code of the program and its libraries is looked through
-//! ([`scan`]). Decision 27 says what follows from what is found, and what it costs.
+//! What such a program waits for or moves by itself cannot be a stream: it would wait for ever at a carrier socket. So
+//! the code of the program and its libraries is scanned ([`scan`]) before the first connection or listener that would
+//! be one. Decision 27 says what follows from what is found, and what it costs.
 //!
 //! ```text
 //!   waits, accepts, sends or receives by itself   all its connections are TCP
@@ -41,7 +41,7 @@ const LEFT_OUT: [&str; 12] = [
     "libhwasan.so",
     "libmsan.so",
 ];
-/// What libuv asks its environment for: without rings it has another way, and with them it would put streams there.
+/// The variable by which libuv uses rings: it works without them, and would put streams into them.
 const LIBUV: &[u8] = b"UV_USE_IO_URING";
 
 /// Calls that wait for sockets, or that only sockets know, and their names.
@@ -138,7 +138,7 @@ pub fn keep_plain() -> bool {
     }
 }
 
-/// Whether the listener `fd` has to stay TCP, for now at least. It is remembered, so that its connections have a reason.
+/// Whether the listener `fd` must stay TCP, at least for now. Records that as the reason for its connections.
 pub fn keep_listener_plain(fd: c_int) -> bool {
     let kept = verdict() != Verdict::Followed;
     if kept {
@@ -163,7 +163,7 @@ pub fn waited_for(fd: c_int) {
     }
 }
 
-/// Whether a ring that the program asks for is refused, as by a kernel without: streams could be in it, or libuv asks.
+/// Whether a ring that the program asks for is refused, as by a kernel without rings: streams could be in it, or libuv asks.
 pub fn refuses_ring() -> bool {
     let wants_streams = || process::welcome().is_some_and(|welcome| rules::may_have_streams(&welcome.rules));
     if is_for_files() || !process::connected() || !wants_streams() {
@@ -181,12 +181,12 @@ pub fn made_ring() {
     take_listeners_back();
 }
 
-/// Before an `accept`: what was loaded since the listener was made known may have calls of its own.
+/// Before an `accept`: libraries loaded since the listener was registered may make their own calls.
 pub fn before_accept() {
     let _ = verdict();
 }
 
-/// None of the listeners gets connections any more that are streams.
+/// Withdraws all listeners: they get no more connections that are streams.
 fn take_listeners_back() {
     for (fd, _) in table::entries().filter(|(_, entry)| entry.kind == Kind::Listener) {
         listener::unlisten(fd);
@@ -256,7 +256,7 @@ fn judge(object: &Object) {
     }
 }
 
-/// What an object's calls say, which `calls` gives one by one.
+/// Judges an object's calls, which `calls` passes one by one.
 fn found(calls: impl FnOnce(&mut dyn FnMut(Number) -> bool)) -> Found {
     let named = |list: &[(c_long, &'static str)], number| {
         list.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_from_which_calls() {
+    fn own_calls_decide_what_is_supported() {
         let none = Found::default();
         assert_eq!(of(&[]), none);
         assert_eq!(of(&[libc::SYS_futex, libc::SYS_mmap]), none);
@@ -318,10 +318,10 @@ mod tests {
     }
 
     #[test]
-    fn the_c_library_makes_its_calls_by_itself_and_this_program_none() {
+    fn own_calls_are_in_the_c_library_and_not_in_this_program() {
         assert!(loaded::count() >= 2);
         let all = loaded::all();
-        let this = the_c_library_makes_its_calls_by_itself_and_this_program_none as fn();
+        let this = own_calls_are_in_the_c_library_and_not_in_this_program as fn();
         let (mut libc, mut program) = (Vec::new(), Vec::new());
         for object in &all {
             let place = if object.name() == "libc.so.6" { &mut libc } else { &mut program };

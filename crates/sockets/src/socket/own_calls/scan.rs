@@ -5,15 +5,15 @@
 //!       48 89 de         mov %rbx,%rsi
 //!       0f 05            syscall          <- the two bytes are looked for, the instructions before them are read
 //! ```
-//! The two bytes stand in other instructions and in tables too, once in 65,536 bytes. Whether they are an instruction is
-//! told by reading from each byte before them: such readings soon fall into step with the code, so nearly all meet there if it is
-//! one, and few if not.
+//! The two bytes occur in other instructions and in tables too, once in 65,536 bytes. To tell, decoding starts at each
+//! byte before them: such decodings soon fall into step with the code, so nearly all arrive there if it is an
+//! instruction, and few if not.
 
 use super::decode::{self, Effect, Register, Step};
 
 /// Bytes before a call that are read.
 const BEFORE: usize = 80;
-/// Bytes before a call in which a register may have got the number that is copied for it.
+/// Bytes before a call in which a register may have got the number that is later copied for it.
 pub const REACH: usize = 4096;
 /// Numbers of system calls are less.
 const NUMBERS: u32 = 1024;
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_calls_are_found() {
+    fn scan_finds_call_numbers() {
         assert_eq!(found(&direct(441)), [Number::Is(441)]);
         let mut many = direct(425);
         many.extend([0x90; 100]);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_was_put_elsewhere_before_is_found() {
+    fn scan_finds_a_number_set_in_another_register_before() {
         let mut code = vec![0x41, 0xbc, 0xa9, 1, 0, 0];
         code.extend([0x90; 500]);
         code.extend([0x44, 0x89, 0xe0, 0x0f, 0x05, 0x85, 0xc0]);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_that_makes_any_call_is_known() {
+    fn scan_finds_a_function_that_makes_any_call() {
         // As `syscall(3)`: mov %rdi,%rax; mov %rsi,%rdi; syscall; cmp $-4095,%rax
         let mut code = vec![0x90; 20];
         code.extend([0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0x0f, 0x05, 0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff]);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_inside_of_other_instructions_are_none() {
+    fn scan_ignores_bytes_inside_other_instructions() {
         // mov 0x50f(%rip),%rax; jne +0x50f
         let mut code = vec![0x90; 30];
         code.extend([0xb8, 1, 0, 0, 0, 0x48, 0x8b, 0x05, 0x0f, 0x05, 0, 0, 0x0f, 0x85, 0x0f, 0x05, 0, 0]);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_behind_another_is_looked_at_once() {
+    fn scan_reads_overlapping_pieces_once() {
         let code = [direct(441), direct(1)].concat();
         let mut all = Vec::new();
         assert!(calls(&code, direct(441).len(), |number| {

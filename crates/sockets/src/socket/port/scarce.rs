@@ -5,9 +5,9 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::rand::GetRandomFlags;
 
-/// How long an answer stands, milliseconds.
+/// How long an answer is valid, milliseconds.
 const STANDS: u64 = 100;
-/// They are scarce when more than one in so many of the range may be in use.
+/// Ports are scarce when more than one in so many of the range may be in use.
 const SHARE: u64 = 4;
 /// Longest file that is read, bytes.
 const MAX_FILE: usize = 4096;
@@ -15,7 +15,7 @@ const MAX_FILE: usize = 4096;
 static ASKED: AtomicU64 = AtomicU64::new(0);
 static ANSWER: AtomicBool = AtomicBool::new(false);
 
-/// Whether so many connections live, or wait for their time to be over, that the ports of the range may go short.
+/// Whether live connections and those in TIME-WAIT may exhaust the ports of the range.
 pub fn are_ports() -> bool {
     let now = crate::kernel::clock::now_ms();
     if now.saturating_sub(ASKED.load(Relaxed)) >= STANDS && !program::sandboxed() {
@@ -30,7 +30,7 @@ fn look() -> Option<bool> {
     Some(used > Range::read()?.size() / SHARE)
 }
 
-/// TCP connections of a network namespace, by its `sockstat`: those that live, and those in TIME-WAIT.
+/// TCP connections of a network namespace, by its `sockstat`: live ones and those in TIME-WAIT.
 fn in_use(sockstat: &str) -> Option<u64> {
     let line = sockstat.lines().find_map(|line| line.strip_prefix("TCP:"))?;
     let field = |name| line.split_whitespace().skip_while(|word| *word != name).nth(1)?.parse::<u64>().ok();
@@ -42,7 +42,7 @@ fn in_use(sockstat: &str) -> Option<u64> {
 pub struct Range {
     low: u16,
     high: u16,
-    /// First and last of those that are kept for others.
+    /// First and last port of each reserved range.
     reserved: Vec<(u16, u16)>,
 }
 
@@ -67,8 +67,8 @@ impl Range {
         u64::from(self.high - self.low) + 1
     }
 
-    /// The ports that the kernel's `connect` tries last, those at an odd distance from the lowest, each once, from a random
-    /// one on.
+    /// The ports that the kernel's `connect` tries last, those at an odd distance from the lowest: each once, from a
+    /// random start.
     pub fn candidates(&self) -> impl Iterator<Item = u16> {
         let count = self.size() / 2;
         let first = random() % count.max(1);
@@ -99,7 +99,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn what_the_kernel_counts_is_read() {
+    fn ports_in_use_are_read_from_the_kernel() {
         let text = "sockets: used 4\nTCP: inuse 5 orphan 0 tw 128 alloc 5 mem 295\nUDP: inuse 7 mem 2\n";
         assert_eq!(in_use(text), Some(133));
         assert_eq!(in_use("UDP: inuse 0"), None);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn candidates_are_the_ports_that_connect_tries_last_each_once() {
+    fn ports_candidates_are_those_that_connect_tries_last() {
         let range = Range::parse("40000\t40009\n", "40003,40006-40008\n").unwrap();
         let all: Vec<_> = range.candidates().collect();
         assert_eq!(all.len(), 3);

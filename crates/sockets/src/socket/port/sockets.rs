@@ -31,7 +31,7 @@ impl Sockets {
         let (len, _, _) = rustix::net::recvfrom(&self.0, &mut answer, RecvFlags::DONTWAIT).ok()?;
         let answer = answer.get(..len).filter(|answer| diag::number(answer) == Some(local.port().into()))?;
         Some(match diag::read(answer)?.0 {
-            Message::Socket(told) => told.state != State::LISTEN && told.remote_port == remote.port(),
+            Message::Socket(socket) => socket.state != State::LISTEN && socket.remote_port == remote.port(),
             Message::Nothing | Message::Done => false,
         })
     }
@@ -51,7 +51,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn a_connection_is_found_until_its_time_is_over_and_a_listener_is_none() {
+    fn port_has_a_connection_until_time_wait_ends_and_listeners_do_not_count() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let listener = TcpListener::bind(address).unwrap();
             let server = listener.local_addr().unwrap();
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv4_in_ipv6_is_ipv4() {
+    fn address_ipv4_mapped_is_ipv4() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mapped = format!("[::ffff:127.0.0.1]:{}", listener.local_addr().unwrap().port());
         let client = TcpStream::connect(mapped.parse::<SocketAddr>().unwrap()).unwrap();

@@ -14,7 +14,7 @@ pub const HUP: u32 = bit(libc::EPOLLHUP);
 pub const RDHUP: u32 = bit(libc::EPOLLRDHUP);
 pub const ET: u32 = 1 << 31;
 pub const ONESHOT: u32 = bit(libc::EPOLLONESHOT);
-/// Bits that are told without being asked for.
+/// Bits that are reported without being asked for.
 pub const ALWAYS: u32 = ERR | HUP;
 /// What the kernel is asked of a carrier socket: an edge for FIN, RST and stray bytes.
 pub const QUIET: u32 = bit(libc::EPOLLIN) | RDHUP | ET;

@@ -7,8 +7,8 @@ use crosslane_shm::lock::{Guard, Locked};
 use libc::epoll_event;
 use std::collections::BTreeMap;
 
-/// One socket in one set's kernel part. It may be there no more: the kernel removes what is closed, and says so
-/// when asked.
+/// One socket in the kernel's part of one set. It may be gone: the kernel removes closed sockets, and says so when
+/// asked.
 #[derive(Clone, Copy)]
 pub struct Candidate {
     /// The set's descriptor that it was added by.

@@ -31,8 +31,8 @@ impl Interest {
         }
     }
 
-    /// Removes the carrier socket from the inner set; and no wake is wanted any more. Whether the inner set had it, so that it
-    /// surely has it no more.
+    /// Removes the carrier socket from the inner set, and cancels its wake. Returns whether the inner set had it, so
+    /// that it surely has it no more.
     pub fn delist(&mut self, inner: RawFd, waiter: Option<WaiterId>) -> bool {
         let clean = inner < 0 || self.control(inner, libc::EPOLL_CTL_DEL).is_ok();
         self.close_duplicate();
@@ -42,7 +42,7 @@ impl Interest {
         clean
     }
 
-    /// The program's descriptor by which the carrier socket is known goes, another one of the same stream stays.
+    /// The program's descriptor by which the carrier socket is known is closed; `other`, of the same stream, replaces it.
     pub fn rename(&mut self, other: c_int, inner: RawFd) {
         if inner >= 0 {
             let _ = self.control(inner, libc::EPOLL_CTL_DEL);
@@ -51,7 +51,7 @@ impl Interest {
         let _ = self.enlist(inner);
     }
 
-    /// The carrier socket goes by a descriptor of our own from now on. It is closed before the program's last one.
+    /// Registers the carrier socket by a descriptor of ours, which is closed before the program's last one.
     fn duplicate(&mut self) -> Result<(), c_int> {
         let copy = fd::duplicate(self.carrier).map_err(rustix::io::Errno::raw_os_error)?;
         self.carrier = internal_fds::hide(copy);
@@ -65,17 +65,17 @@ impl Interest {
         }
     }
 
-    /// The next look tells of whatever it is ready for, as after a change of the interest.
+    /// The next look reports all readiness, as after a change of the interest.
     pub fn freshen(&mut self) {
         self.fresh = true;
     }
 
-    /// Something about the stream changed that is not seen in its rings.
+    /// Called when something about the stream changed that its rings do not show.
     pub fn refresh(&mut self, inner: RawFd) {
         self.ask_kernel(inner);
     }
 
-    /// The inner set has news of the carrier socket.
+    /// Handles the inner set's events of the carrier socket.
     pub fn news(&mut self, bits: u32) {
         if self.is_connecting() {
             if wait::is_connected(self.carrier, &self.held) {
@@ -97,8 +97,8 @@ impl Interest {
         self.kernel |= bits & own;
     }
 
-    /// A direction has just gone back to TCP: what the kernel has of it is told together with what the rings have,
-    /// as it would be of one socket.
+    /// A direction has just gone back to TCP: the kernel's readiness of it is reported together with the rings', as of
+    /// one socket.
     pub fn look_at_kernel(&mut self) {
         let asked = c_short::try_from(self.asked & (IN | OUT | PRI | RDHUP)).unwrap_or(0);
         let mut carrier = libc::pollfd { fd: self.carrier, events: asked, revents: 0 };
@@ -107,12 +107,12 @@ impl Interest {
         }
     }
 
-    /// What the inner set has to be asked now.
+    /// The events that the inner set has to be asked for now.
     pub fn registration(&self) -> u32 {
         let wanted = if self.asleep { 0 } else { self.wanted & (IN | OUT | PRI | RDHUP) };
         let edge = self.wanted & ET;
         if self.is_connecting() {
-            // That it is made the kernel tells by room only, whatever is wanted.
+            // The kernel reports a completed connection by room only, whatever is wanted.
             return if wanted & (IN | RDHUP) != 0 { wanted | OUT | edge } else { wanted | edge };
         }
         let (rx, tx) = (self.held.rx(), self.held.tx());
@@ -128,11 +128,11 @@ impl Interest {
         if tx == Direction::Tcp {
             asked |= wanted & OUT;
         }
-        // A one-shot that was shot must not be told of errors either, and a level would never end.
+        // A one-shot that has fired must not report errors either, and a level would never end.
         asked | if self.asleep { ET } else { edge }
     }
 
-    /// Asks it, if it is not asked that already.
+    /// Asks the inner set for them, unless it is asked already.
     pub fn ask_kernel(&mut self, inner: RawFd) {
         let asked = self.registration();
         if asked & !QUIET != 0 || asked != self.asked {

@@ -100,7 +100,7 @@ fn stream(
     }
 }
 
-/// A set that we have not seen being made: it came by exec or from another process.
+/// A set whose creation we have not seen: it came by exec or from another process.
 fn in_unknown_set(epfd: c_int, fd: c_int, held: &Held, wanted: Option<&epoll_event>) -> c_int {
     // A set that does not hold the stream says ENOENT, anything else says what it is.
     match polling::control(epfd, EPOLL_CTL_MOD, fd, epoll_event { events: 0, u64: 0 }) {
@@ -131,7 +131,7 @@ fn add(
     if state.is_in(place) {
         return Err(libc::EEXIST);
     }
-    // Many sets live for one wait only, in which the rings tell all there is: they need no wakeup set.
+    // Many sets live for one wait only, for which the rings suffice: they need no wakeup set.
     if set.is_looked_at() || state.wakeup_set.is_some() || !interest::is_in_rings(held, wanted) {
         state.make_wakeup_set(epfd)?;
     }

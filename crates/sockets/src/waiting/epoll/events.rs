@@ -1,4 +1,4 @@
-//! The program's array of events, which may end before the program says.
+//! The program's array of events, which may be shorter than the program says.
 
 use crate::kernel::{real, user};
 use crate::waiting::limit::timespec_of;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 static TAG: AtomicU64 = AtomicU64::new(0);
 
-/// Places of the program's array that the kernel may fill with an event of ours and that are as before then.
+/// Places of the program's array that are restored where the kernel stored an event of ours.
 const REST: usize = 4;
 
 /// The program's call.
@@ -114,7 +114,7 @@ impl Events {
         Ok(tagged)
     }
 
-    /// What lies in the first free places: our own event is taken away as if it had never been stored.
+    /// The contents of the first free places: our own event is removed as if it had never been stored.
     fn rest(&self) -> [Option<epoll_event>; REST] {
         core::array::from_fn(|at| {
             let place = self.base.wrapping_add(self.len + at);
@@ -139,9 +139,9 @@ impl Events {
         self.tagged_at.is_some()
     }
 
-    /// Streams were put at `first..end`, before or behind events of the kernel's. The kernel tells in the order in which
-    /// descriptors became ready, and our own event among them stands for the wake that a stream rang: the streams come there.
-    /// Where none rang, nothing is known of that.
+    /// Streams were stored at `first..end`, before or behind the kernel's events. The kernel reports descriptors in the
+    /// order in which they became ready, and our own event among them marks the wake that a stream rang: the streams
+    /// are moved there. Without one their order is unknown.
     pub fn put_in_order(&mut self, first: usize, end: usize) {
         let Some(at) = self.tagged_at.filter(|_| self.base.is_aligned()) else { return };
         // SAFETY: as many were filled.
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_own_event_is_never_reported() {
+    fn epoll_never_reports_our_own_event() {
         let mut array = [1, tag(), 2].map(|u64| epoll_event { events: 1, u64 });
         // SAFETY: three events.
         let mut events = unsafe { Events::new(array.as_mut_ptr(), 3) }.unwrap();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_come_where_their_bell_was() {
+    fn epoll_reports_streams_where_their_bell_was() {
         let mut array = [1, tag(), 2, 3, 0, 0].map(|u64| epoll_event { events: 1, u64 });
         // SAFETY: six events.
         let mut events = unsafe { Events::new(array.as_mut_ptr(), 6) }.unwrap();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_never_shorter_than_asked() {
+    fn epoll_wait_is_never_shorter_than_asked() {
         assert_eq!(milliseconds(Duration::ZERO), 0);
         assert_eq!(milliseconds(Duration::from_nanos(1)), 1);
         assert_eq!(milliseconds(Duration::from_millis(3)), 3);

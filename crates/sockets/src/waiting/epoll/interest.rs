@@ -1,4 +1,4 @@
-//! One stream in one set: what the program wants to know of it, and what it was told already.
+//! One stream in one set: what the program wants to know of it, and what was reported.
 
 use super::bits::{ALWAYS, ERR, ET, HUP, IN, ONESHOT, OUT, PRI, QUIET, RDHUP, bit};
 use crate::descriptors::table::Held;
@@ -26,18 +26,18 @@ pub struct Interest {
     pub(super) held: Held,
     pub(super) wanted: u32,
     data: u64,
-    /// What the inner set was asked.
+    /// The events that the inner set was asked for.
     pub(super) asked: u32,
-    /// What the kernel said and was not yet told.
+    /// The kernel's events that are not yet reported.
     pub(super) kernel: u32,
-    /// Nothing is told: one-shot and shot, or taken out by the program.
+    /// Nothing is reported: a one-shot that fired, or removed by the program.
     pub(super) asleep: bool,
-    /// Taken out by the program. The carrier socket stays in the inner set, so that putting it back needs no system
-    /// call: some programs do both for each message.
+    /// Removed by the program. The carrier socket stays in the inner set, so that adding it again needs no system call:
+    /// some programs do both for each message.
     out: bool,
     /// Added or modified: whatever is ready now is news.
     pub(super) fresh: bool,
-    /// Something arrived that was not yet told (edge-triggered).
+    /// Something arrived that is not yet reported (edge-triggered).
     edge: bool,
     /// Up to where arrivals were seen.
     seen: Option<Seen>,
@@ -47,17 +47,17 @@ pub struct Interest {
     missed: u32,
     /// Readiness at the last look.
     last: u32,
-    /// Where the reader was when the far side was asked for a wake; it rings once.
+    /// Where the reader was when the far side was asked for a wake, which it rings once.
     armed: Option<(u32, u64)>,
     armed_room: bool,
-    /// The generation of the circuit in which that was asked for last, unless a wake came since.
+    /// The generation of the circuit in which room was last asked for, unless a wake came since.
     asked_room: Option<u32>,
 }
 
 impl Interest {
     /// A new interest, which is not yet in the inner set.
     pub fn new(fd: c_int, held: Held, key: u64, wanted: &epoll_event) -> Self {
-        // A connection that is made by now is told with all others, not after them as the kernel's news.
+        // A connection that is made by now is reported with all others, not after them as the kernel's news.
         wait::is_connected(fd, &held);
         let blocked = held.shared().sending.blocked.load(Relaxed);
         let missed = held.shared().receiving.missed.load(Relaxed);
@@ -156,13 +156,13 @@ impl Interest {
         self.asked_room = None;
     }
 
-    /// What is to be told now; 0 is nothing. One load or two if nothing happened.
+    /// The events to report now; 0 is none. One load or two if nothing happened.
     #[inline]
     pub fn take(&mut self, inner: RawFd, tid: u32) -> u32 {
         if self.asleep || self.is_idle() { 0 } else { self.look(inner, tid, true) }
     }
 
-    /// What would be told now; it will be told all the same later.
+    /// As [`take`](Self::take), but what it returns remains to be reported.
     pub fn peek(&mut self, inner: RawFd, tid: u32) -> u32 {
         if self.asleep || self.is_idle() { 0 } else { self.look(inner, tid, false) }
     }
@@ -194,7 +194,7 @@ impl Interest {
     fn look(&mut self, inner: RawFd, tid: u32, take: bool) -> u32 {
         // In the ring where the stream goes on, not in an old one.
         self.held.attend(tid);
-        // What makes an edge is looked at before readiness: what comes in between is told at the next look, not lost.
+        // Edges are looked at before readiness: what comes in between is reported at the next look, not lost.
         if self.wanted & ET != 0 {
             let news = self.held.arrivals(&mut self.seen) | self.has_missed();
             self.edge |= news && !self.is_tcp_only();
@@ -213,7 +213,7 @@ impl Interest {
             self.armed = None;
         }
         if self.wanted & ET != 0 {
-            // A handshake arrives as well, but a program is to see nothing of it.
+            // A handshake arrives as well, but programs must not see it.
             self.edge &= bits & (IN | RDHUP | ALWAYS) != 0;
             let risen = bits & !self.last & (RDHUP | HUP | ERR) != 0;
             let room = bits & OUT != 0 && self.blocked != blocked;
@@ -223,18 +223,18 @@ impl Interest {
             }
         }
         if take && bits & self.wanted != 0 && self.has_news_of_both() {
-            // One event tells of everything, as the kernel's do.
+            // One event reports everything, as the kernel's do.
             self.look_at_kernel();
             bits = self.bits(tid);
         }
-        let told = bits & (self.wanted | ALWAYS);
+        let reported = bits & (self.wanted | ALWAYS);
         if take {
-            self.told(inner, bits, told, blocked);
+            self.note_reported(inner, bits, reported, blocked);
         }
-        told
+        reported
     }
 
-    fn told(&mut self, inner: RawFd, bits: u32, told: u32, blocked: u32) {
+    fn note_reported(&mut self, inner: RawFd, bits: u32, reported: u32, blocked: u32) {
         self.fresh = false;
         self.edge = false;
         self.last = bits;
@@ -243,7 +243,7 @@ impl Interest {
         }
         // Room that is missing now is an edge when it comes.
         self.blocked = if bits & OUT != 0 { blocked } else { blocked.wrapping_sub(1) };
-        if self.wanted & ONESHOT != 0 && told != 0 {
+        if self.wanted & ONESHOT != 0 && reported != 0 {
             self.asleep = true;
             self.ask_kernel(inner);
         }
@@ -279,9 +279,9 @@ impl Interest {
         self.held.rx() == Direction::Tcp
     }
 
-    /// Asks the far side for wakes, where it was not asked since something last arrived, or since a wake came
-    /// (`again`): that may have been the answer to this request, for what had been taken already when it was made.
-    /// `false` if another waiter is to be rung. A new request is added to `requests`.
+    /// Asks the far side for wakes, unless it was asked since the last arrival, or since the last wake (`again`): that
+    /// wake may have answered this request, for bytes that had been taken already when it was made. `false` if another
+    /// waiter is to be rung. A new request is added to `requests`.
     pub fn arm(&mut self, waiter: WaiterId, again: bool, requests: &mut Armed<Instant>) -> bool {
         if again {
             self.armed = None;
@@ -310,8 +310,8 @@ impl Interest {
         armed
     }
 
-    /// The same for room. A request that may have been under way, and has not been answered since, is not made anew: it would
-    /// be under way for ever.
+    /// The same for room. A request that may be under way and has no answer yet is not made anew: it would be under way
+    /// for ever.
     fn arm_room(&mut self, waiter: WaiterId, requests: &mut Armed<Instant>) -> bool {
         let (in_flight_ns, (circuit, _)) = (self.held.in_flight_ns(), self.held.wake_mark());
         let owner = &self.held.shared().waiting.room;

@@ -24,7 +24,7 @@ struct Found {
 pub struct Order {
     found: Vec<Found>,
     /// Places that an earlier look of the same call has told of.
-    told: Vec<usize>,
+    reported: Vec<usize>,
 }
 
 /// The newest that a look has found.
@@ -39,18 +39,18 @@ impl Order {
     #[inline]
     pub fn begin(&mut self) {
         self.found.clear();
-        self.told.clear();
+        self.reported.clear();
     }
 
     /// Begins a further look of the same call.
     pub fn go_on(&mut self) {
-        self.told.extend(self.found.drain(..).map(|found| found.place));
+        self.reported.extend(self.found.drain(..).map(|found| found.place));
     }
 
     /// Whether an earlier look of this call has told of the stream at this place.
     #[inline]
-    pub fn is_told(&self, place: usize) -> bool {
-        !self.told.is_empty() && self.told.contains(&place)
+    pub fn is_reported(&self, place: usize) -> bool {
+        !self.reported.is_empty() && self.reported.contains(&place)
     }
 
     /// The stream at this place is ready.
@@ -77,7 +77,7 @@ impl Order {
     }
 
     /// Tells the program: the oldest first, those without a stamp before all others.
-    pub fn tell(&mut self, events: &mut Events) {
+    pub fn report(&mut self, events: &mut Events) {
         if self.found.len() > 1 {
             let now = clock::now();
             for found in &mut self.found {
@@ -114,7 +114,7 @@ mod tests {
     use crosslane_wire::record::{stamp, stamped};
 
     #[test]
-    fn the_oldest_is_told_first() {
+    fn epoll_reports_the_oldest_first() {
         let mut array = [epoll_event { events: 0, u64: 0 }; 5];
         // SAFETY: five events.
         let mut events = unsafe { Events::new(array.as_mut_ptr(), 5) }.unwrap();
@@ -125,7 +125,7 @@ mod tests {
             let stamp = age.map_or(0, |age| stamp(stamped(0, now.wrapping_sub(age))));
             order.add(0, stamp, epoll_event { events: 1, u64: name });
         }
-        order.tell(&mut events);
+        order.report(&mut events);
         assert_eq!(array.map(|event| event.u64), [3, 5, 2, 4, 1]);
     }
 }

@@ -26,7 +26,7 @@ impl State {
         }
         for place in self.round() {
             let Some(interest) = &mut self.places[place] else { continue };
-            if self.order.is_told(place) {
+            if self.order.is_reported(place) {
                 continue;
             }
             let stamp = if several { order::stamp_of(interest) } else { 0 };
@@ -39,7 +39,7 @@ impl State {
             if several {
                 self.look_back(room, tid);
             }
-            self.order.tell(events);
+            self.order.report(events);
         }
     }
 
@@ -55,7 +55,7 @@ impl State {
                 known += 1;
                 continue;
             }
-            if self.order.is_told(place) {
+            if self.order.is_reported(place) {
                 continue;
             }
             if let Some(stamp) = self.places[place].as_ref().and_then(|interest| newest.is_after(interest)) {

@@ -178,7 +178,7 @@ impl Set {
         self.looks();
         let prepared = self.with(|state| {
             let _ = state.make_wakeup_set(epfd);
-            state.hear();
+            state.take_events();
             let nested = state.prepare_nested(depth);
             let was_under_way = state.requests.is_under_way();
             let armed = state.arm() && nested.armed;
@@ -411,7 +411,7 @@ impl State {
             self.idle.clear();
             if self.nested.is_empty() {
                 // Nobody looks here any more who would: what was told of streams must not keep the set readable.
-                self.hear();
+                self.take_events();
             }
         }
         clean

@@ -56,7 +56,7 @@ pub fn wait(
     }
 }
 
-/// Whether the set is the kernel's alone: a stream that comes into it from now on wakes who sleeps there.
+/// Whether the set is the kernel's alone: a stream that is added from now on wakes its sleepers.
 fn is_kernels(set: &Set) -> bool {
     set.looks();
     !set.is_shadowed()
@@ -95,7 +95,7 @@ fn run(set: &'static Set, call: Call, events: &mut Events, timeout: Timeout) -> 
     }
 }
 
-/// Streams first; the kernel too if it was not asked for a while.
+/// Looks at the streams first, and at the kernel too if it was not asked for a while.
 fn first_look(set: &Set, state: &mut State, call: Call, events: &mut Events, tid: u32) -> Result<(), c_int> {
     if state.kernel_first {
         state.kernel_first = false;
@@ -112,9 +112,9 @@ fn first_look(set: &Set, state: &mut State, call: Call, events: &mut Events, tid
             state.kernel_first = true;
         } else {
             let streams = events.len;
-            let heard = ask_kernel(state, call, events, usize::MAX)?;
+            let had_events = ask_kernel(state, call, events, usize::MAX)?;
             events.put_in_order(0, streams);
-            if heard {
+            if had_events {
                 state.scan_rest(events, tid);
             }
         }
@@ -123,7 +123,7 @@ fn first_look(set: &Set, state: &mut State, call: Call, events: &mut Events, tid
     Ok(())
 }
 
-/// Other threads that sleep in the set must wake for what this one leaves, and for what comes next.
+/// Wakes other threads that sleep in the set, for what this one leaves and for what comes next.
 fn leave_rest(set: &Set, state: &mut State, events: &Events) {
     if set.sleepers.load(core::sync::atomic::Ordering::Relaxed) > 0 {
         state.arm();
@@ -133,7 +133,7 @@ fn leave_rest(set: &Set, state: &mut State, events: &Events) {
     }
 }
 
-/// This thread leaves, and what it asked for last may still be under way: another one that sleeps in the set must look once more.
+/// This thread leaves, and its last request may still be under way: has another thread that sleeps in the set look once more.
 fn hand_over(set: &Set) {
     if set.sleepers.load(core::sync::atomic::Ordering::Relaxed) > 0 {
         set.with(|state| {
@@ -144,7 +144,7 @@ fn hand_over(set: &Set) {
     }
 }
 
-/// Nothing is ready in the rings, and the call must not wait: whether that is all, the kernel says.
+/// Nothing is ready in the rings, and the call must not wait: asks the kernel whether that is all.
 fn last_look(set: &'static Set, call: Call, events: &mut Events, tid: u32) -> Result<(), c_int> {
     set.with(|state| {
         state.look_inside();
@@ -152,7 +152,7 @@ fn last_look(set: &'static Set, call: Call, events: &mut Events, tid: u32) -> Re
     let tagged = events.ask(call)?;
     set.with(|state| {
         if tagged {
-            state.hear();
+            state.take_events();
         }
         state.look_at_quiet(call.epfd);
         state.asked = Some(Moment::now());
@@ -165,7 +165,7 @@ fn last_look(set: &'static Set, call: Call, events: &mut Events, tid: u32) -> Re
     Ok(())
 }
 
-/// Looks at the rings for a bounded time, and at the kernel each 10 us. Whether it found something.
+/// Looks at the rings for a bounded time, and at the kernel each 10 us. Returns whether it found something.
 fn spin(set: &'static Set, call: Call, events: &mut Events, limit: Limit, tid: u32) -> Result<bool, c_int> {
     let (ns, rounds) = set.with(|state| (spin_ns(state), (32 / state.len().max(1)).max(1))).unwrap_or((0, 1));
     let Some(_spinner) = wait::spinner(ns) else { return Ok(false) };
@@ -209,7 +209,7 @@ fn spin(set: &'static Set, call: Call, events: &mut Events, limit: Limit, tid: u
     }
 }
 
-/// How long to spin now: not at all if that would keep the far side that was last heard of from running.
+/// How long to spin now, ns: 0 if spinning would keep the far side that was last active from running.
 fn spin_ns(state: &State) -> u32 {
     if state.is_all_out() {
         return 0;
@@ -223,9 +223,9 @@ fn spin_ns(state: &State) -> u32 {
 enum Slept {
     /// The time is up, or there is news.
     Well,
-    /// By news of another process.
+    /// By an event for another process.
     Strange,
-    /// What was asked for is not under way any more: time for another look.
+    /// The request is no longer under way: time for another look.
     Briefly,
 }
 
@@ -256,7 +256,7 @@ fn sleep(
         return Ok(Slept::Well);
     }
     let Some((armed, next, inner)) = armed else { return nap(call, events, limit) };
-    // Without a daemon nobody rings, nor tells of its end.
+    // Without a daemon nobody rings, and nobody reports its end.
     let cap = next.limit((!armed || foreign || watch::present().is_none()).then_some(BLIND));
     if foreign {
         doze(inner, limit.left(cap));
@@ -268,18 +268,18 @@ fn sleep(
         outcome =
             events.ask(call).and_then(|tagged| if tagged || events.len > 0 { Ok(tagged) } else { outcome });
     }
-    let heard = set.with(|state| {
+    let had_events = set.with(|state| {
         set.sleeps(false);
-        let heard = !matches!(outcome, Ok(true)) || state.hear();
+        let had_events = !matches!(outcome, Ok(true)) || state.take_events();
         state.asked = Some(Moment::now());
         let kernels = events.len;
         state.scan(events, tid);
         events.put_in_order(kernels, events.len);
         leave_rest(set, state, events);
-        heard
+        had_events
     });
     let tagged = outcome?;
-    Ok(match (heard, next.is_bounded() && !tagged) {
+    Ok(match (had_events, next.is_bounded() && !tagged) {
         _ if events.len > 0 => Slept::Well,
         (Some(false), _) => Slept::Strange,
         (_, true) => Slept::Briefly,
@@ -287,7 +287,7 @@ fn sleep(
     })
 }
 
-/// In a signal handler that interrupted this thread's work on the set: only the kernel's part, for a short time.
+/// In a signal handler that interrupted this thread's work on the set: waits for the kernel's part only, and for a short time.
 fn nap(call: Call, events: &mut Events, limit: Limit) -> Result<Slept, c_int> {
     events.ask_for(call, limit.left(Some(BLIND))).map(|_| Slept::Well)
 }
@@ -321,10 +321,10 @@ fn ask_kernel(state: &mut State, call: Call, events: &mut Events, room: usize) -
     if !asked? {
         return Ok(false);
     }
-    let heard = state.hear();
+    let had_events = state.take_events();
     if room == 1 && events.len == first {
         // Our own event took the only place.
         events.ask(call)?;
     }
-    Ok(heard)
+    Ok(had_events)
 }

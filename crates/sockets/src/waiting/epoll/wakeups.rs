@@ -90,7 +90,7 @@ impl State {
         }
     }
 
-    /// What the kernel has to tell of the carrier sockets of a set without a wakeup set.
+    /// Takes the kernel's events of the carrier sockets of a set without a wakeup set.
     pub fn look_at_quiet(&mut self, epfd: c_int) {
         const FEW: usize = 2;
         if self.wakeup_set.is_some() {
@@ -98,33 +98,33 @@ impl State {
         }
         if self.places.len() > FEW || self.asked.is_some() {
             let _ = self.make_wakeup_set(epfd);
-            self.hear();
+            self.take_events();
         } else {
             self.places.iter_mut().flatten().for_each(Interest::look_at_kernel);
         }
     }
 
-    /// Takes the inner set's news. `false` if there were none: what was seen of it belongs to a process that has
-    /// this set as well, by `fork`.
-    pub fn hear(&mut self) -> bool {
+    /// Takes the inner set's events. `false` if there were none: what woke us was for a process that shares this set by
+    /// `fork`.
+    pub fn take_events(&mut self) -> bool {
         const WAKEUPS_MAX: usize = 32;
         let Some(wakeup_set) = self.wakeup_set else { return false };
-        let mut heard = false;
+        let mut had_events = false;
         for _ in 0..=self.places.len() / WAKEUPS_MAX {
             let mut events = [epoll_event { events: 0, u64: 0 }; WAKEUPS_MAX];
             let count = polling::wait(wakeup_set.inner, &mut events, 0).unwrap_or(0);
-            heard |= count > 0;
+            had_events |= count > 0;
             for event in &events[..count] {
-                self.hear_one(event.u64, event.events, wakeup_set.waiter);
+                self.take_event(event.u64, event.events, wakeup_set.waiter);
             }
             if count < WAKEUPS_MAX {
                 break;
             }
         }
-        heard
+        had_events
     }
 
-    fn hear_one(&mut self, key: u64, bits: u32, waiter: Option<Waiter>) {
+    fn take_event(&mut self, key: u64, bits: u32, waiter: Option<Waiter>) {
         if key == WAKE {
             if let Some(waiter) = waiter {
                 waiter.clear();
@@ -147,7 +147,7 @@ impl State {
         }
     }
 
-    /// Asks for wakes. `false` if not all will ring.
+    /// Asks for wakes. `false` if not all streams will ring.
     pub fn arm(&mut self) -> bool {
         let Some(waiter) = self.waiter_id() else { return self.places.len() == self.idle.len() };
         let again = core::mem::take(&mut self.rung);

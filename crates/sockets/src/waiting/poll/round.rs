@@ -32,7 +32,7 @@ const FEW_STREAMS: usize = 16;
 const RECEIVING: c_short = POLLIN | POLLRDNORM | POLLRDHUP;
 /// Bits that a ring answers for the sending direction.
 const SENDING: c_short = POLLOUT | POLLWRNORM;
-/// Bits that are told without being asked for.
+/// Bits that are reported without being asked for.
 const ALWAYS: c_short = POLLERR | POLLHUP | POLLNVAL;
 
 /// How long to spin when many descriptors are waited for.
@@ -137,7 +137,7 @@ impl<'a> Round<'a> {
         self.few.iter().map_while(Option::as_ref).chain(&self.many)
     }
 
-    /// What to ask the kernel for each stream now, and what its rings answer.
+    /// Fills in what to ask the kernel for each stream now, and what its rings answer.
     fn compose(&mut self) {
         let Self { fds, kernel, few, many, .. } = self;
         for watch in few.iter_mut().map_while(Option::as_mut).chain(many) {
@@ -184,7 +184,7 @@ impl<'a> Round<'a> {
         self.fds.iter().filter(|asked| asked.revents != 0).count()
     }
 
-    /// Another thread has closed a descriptor since the call began. As in the kernel that ends no wait, but when it is over it is told.
+    /// Another thread has closed a descriptor since the call began. As in the kernel that ends no wait, but is reported when it is over.
     #[cold]
     fn of_closed(&self, watch: &Watch, ready: c_short) -> c_short {
         let stands = watch.held.fd(self.fds[watch.at].fd).is_some();
@@ -203,7 +203,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Asks the kernel, waiting for at most `timeout`, and takes notice of what it says of carrier sockets.
+    /// Asks the kernel, for at most `timeout`, and notes its events of carrier sockets.
     fn ask_kernel(&mut self, timeout: Option<Duration>, mask: *const sigset_t) -> Result<(), c_int> {
         let mut ready_sets = false;
         self.sets_next = NextSleep::Unbounded;
@@ -257,7 +257,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// The kernel knows an epoll set's own descriptors; whether its streams are ready, we know.
+    /// The kernel knows an epoll set's own descriptors; we know whether its streams are ready.
     fn correct_sets(&mut self) {
         for (asked, kernel) in self.fds.iter().zip(self.kernel.iter_mut()) {
             if asked.events & (POLLIN | POLLRDNORM) != 0 && epoll::prepare(asked.fd).ready {
@@ -266,7 +266,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Looks at the rings for a bounded time. Whether it found something.
+    /// Looks at the rings for a bounded time. Returns whether it found something.
     fn spin(&mut self, limit: Limit) -> Result<bool, c_int> {
         let ns = self.spin_ns();
         let Some(_spinner) = wait::spinner(ns) else { return Ok(false) };
@@ -339,7 +339,7 @@ impl<'a> Round<'a> {
         outcome
     }
 
-    /// Sleeps when all is armed, for at most `cap`; while a request may still be under way only until it is not, and looks again.
+    /// Sleeps when all is armed, for at most `cap`. While a request may be under way it sleeps only until that has arrived, and looks again.
     fn doze(&mut self, limit: Limit, cap: Option<Duration>, mask: *const sigset_t) -> Result<(), c_int> {
         loop {
             let next = self.armed.next_sleep();
@@ -347,14 +347,14 @@ impl<'a> Round<'a> {
             let timeout = if ready { Some(Duration::ZERO) } else { limit.left(next.limit(cap)) };
             self.ask_kernel(timeout, mask)?;
             let is_bounded = next.is_bounded() || self.sets_next.is_bounded();
-            if ready || !is_bounded || self.has_heard() || limit.is_over() {
+            if ready || !is_bounded || self.had_events() || limit.is_over() {
                 return Ok(());
             }
         }
     }
 
-    /// Whether the kernel had something to say when it was last asked, of a descriptor of the program's or one of ours.
-    fn has_heard(&self) -> bool {
+    /// Whether the kernel's last answer had events, of a descriptor of the program's or one of ours.
+    fn had_events(&self) -> bool {
         self.kernel.iter().any(|asked| asked.revents != 0)
     }
 
@@ -384,7 +384,7 @@ impl<'a> Round<'a> {
         armed
     }
 
-    /// The daemon's end is news of all streams.
+    /// Watches the daemon's session, whose end concerns all streams.
     fn watch_daemon(&mut self) {
         self.daemon = watch::present();
         let fd = self.daemon.map_or(-1, |daemon| daemon.fd);
@@ -404,8 +404,8 @@ impl<'a> Round<'a> {
     }
 }
 
-/// Whether this thread has not asked the kernel for a while: a program that always finds rings ready must learn of
-/// ended connections all the same.
+/// Whether this thread has not asked the kernel for a while: a program that always finds rings ready must notice ended
+/// connections all the same.
 fn kernel_is_due() -> bool {
     thread_local! {
         static ASKED: Cell<Option<Moment>> = const { Cell::new(None) };
@@ -421,7 +421,7 @@ fn kernel_is_due() -> bool {
     ASKED.try_with(due).unwrap_or(true)
 }
 
-/// Who answers for a stream's `events`: what to ask the kernel for, and which bits the rings answer.
+/// Splits a stream's `events`: what to ask the kernel for, and which bits the rings answer.
 fn share(fd: c_int, end: &Held, events: c_short) -> (c_short, c_short) {
     if !wait::is_connected(fd, end) {
         // That it is made the kernel tells by room only, whatever is wanted.
