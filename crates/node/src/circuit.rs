@@ -117,13 +117,9 @@ impl Host {
 
     fn execute(&mut self, output: Output) {
         match output {
-            Output::Send { port, message } => {
-                if let Some(cable) = self.cable(port) {
-                    cable.send(&message);
-                }
-            }
+            Output::Send { port, message } => self.cables.send(port, &message),
             Output::BreakOff { port, death, why } => {
-                if let Some(cable) = self.cable(port) {
+                if let Some(cable) = self.cables.get_mut(port) {
                     cable.break_off(death, why);
                 }
             }

@@ -115,7 +115,7 @@ impl Provider<'_> {
 
     /// What a circuit can do over so many cables, the first of which is at `port` and has these segments, and past so many pumps.
     pub(crate) fn way(
-        &mut self,
+        &self,
         port: PortId,
         distance: (u8, u8),
         inbound: &SegmentInfo,
@@ -152,7 +152,7 @@ impl Provider<'_> {
 
     /// Carves the segment that a neighbour allotted for a circuit that it was asked for.
     pub(crate) fn outbound_of(&mut self, port: PortId, segment: SegmentRange) -> Result<Segment, Plain> {
-        let cable = self.cable(port).ok_or(Plain::System)?;
+        let cable = self.cables.get_mut(port).ok_or(Plain::System)?;
         cable.carve_outbound(segment).map_err(|error| {
             tracing::warn!(port = port.0, %error, "neighbour's segment is not there");
             Plain::Refused(not_there(&error))

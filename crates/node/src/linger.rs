@@ -104,7 +104,7 @@ impl Host {
             return Outbound::map(&outbound.open().ok()?).ok();
         }
         let (port, range) = (newest.port?, newest.far_range?);
-        Outbound::map(&self.cable(port)?.queue_beside(range).ok()?).ok()
+        Outbound::map(&self.cables.get_mut(port)?.queue_beside(range).ok()?).ok()
     }
 
     /// Pushes the units from `arrived` on into the end's newest segments; `None` if not all of them are at hand, or there is

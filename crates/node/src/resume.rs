@@ -146,7 +146,7 @@ impl Provider<'_> {
         if segments.way.keeps
             && resources.keep_sent((self.accounts.ledger(), self.shelves), Purpose::Move).is_err()
         {
-            self.free_inbound(port, range);
+            self.cables.free_inbound(port, range);
             return Err(Refusal::NoMemory);
         }
         self.push_segments((circuit, end), port, segments);

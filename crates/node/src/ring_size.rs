@@ -54,22 +54,23 @@ fn has_room(cable: &Cable, ring: u64, kept: u64) -> bool {
 
 impl Provider<'_> {
     /// Bytes of the longest ring that a stream gets at this port.
-    pub(crate) fn long_ring(&mut self, port: PortId) -> u64 {
+    pub(crate) fn long_ring(&self, port: PortId) -> u64 {
         let ring_max = self.config.ring_max;
-        self.cable(port).map_or(ring_max, |cable| long_ring(cable.window().circuits_bytes(), ring_max))
+        let cable = self.cables.get(port);
+        cable.map_or(ring_max, |cable| long_ring(cable.window().circuits_bytes(), ring_max))
     }
 
     /// Bytes of a short ring on this path. Where streams do not move it is as long as it may become.
-    pub(crate) fn short_ring(&mut self, path: Path) -> u64 {
+    pub(crate) fn short_ring(&self, path: Path) -> u64 {
         let (long, resumes) = (self.long_ring(path.port), self.resumes());
-        let window = self.cable(path.port).map_or(0, |cable| cable.window().bytes());
+        let window = self.cables.get(path.port).map_or(0, |cable| cable.window().bytes());
         if resumes { short_ring(window, path.hops, long) } else { long }
     }
 
     /// Bytes of the ring that a new stream gets on this path now: a long one if the window has plenty of room.
-    pub(crate) fn new_ring(&mut self, path: Path) -> u64 {
+    pub(crate) fn new_ring(&self, path: Path) -> u64 {
         let (long, short) = (self.long_ring(path.port), self.short_ring(path));
-        let ample = self.cable(path.port).is_some_and(|cable| {
+        let ample = self.cables.get(path.port).is_some_and(|cable| {
             let circuits = cable.window().circuits_bytes();
             has_room(cable, long, circuits - circuits / NEW_LONG)
         });
@@ -77,16 +78,16 @@ impl Provider<'_> {
     }
 
     /// Bytes of the longest ring above `least` bytes that a stream which moves may have at this port now.
-    fn ring_above(&mut self, port: PortId, least: u64) -> Option<u64> {
+    fn ring_above(&self, port: PortId, least: u64) -> Option<u64> {
         let long = self.long_ring(port);
-        let cable = self.cable(port)?;
+        let cable = self.cables.get(port)?;
         let kept = cable.window().circuits_bytes() / KEPT_FROM_GROWN;
         let halves = core::iter::successors(Some(long), |ring| Some(ring / 2));
         halves.take_while(|ring| *ring > least).find(|ring| has_room(cable, *ring, kept))
     }
 
     /// Bytes of the ring that a stream which moves gets on this path; less than `refused`, if a ring of so many bytes was.
-    pub(crate) fn moved_ring(&mut self, path: Path, refused: Option<u64>) -> u64 {
+    pub(crate) fn moved_ring(&self, path: Path, refused: Option<u64>) -> u64 {
         let short = self.short_ring(path);
         let ring = self.ring_above(path.port, short).unwrap_or(short);
         refused.map_or(ring, |refused| ring.min((refused / 2).max(short)))
@@ -144,7 +145,7 @@ impl Host {
             (resources.growths, resources.grew_from) = (resources.growths + 1, ring);
             self.policy.circuits.lose(circuit, Death::Cable);
         } else if !std::mem::replace(&mut resources.outgrown, true)
-            && let Some(cable) = self.cable(port)
+            && let Some(cable) = self.cables.get_mut(port)
         {
             cable.outgrown.push_back(circuit);
         }
@@ -152,7 +153,7 @@ impl Host {
 
     /// Room was given back at a port: a stream that waits for some may have it.
     pub(crate) fn grow_next(&mut self, port: PortId) {
-        while let Some(circuit) = self.cable(port).and_then(|cable| cable.outgrown.pop_front()) {
+        while let Some(circuit) = self.cables.get_mut(port).and_then(|cable| cable.outgrown.pop_front()) {
             if let Some(resources) = self.resources.get_mut(&circuit) {
                 resources.outgrown = false;
                 return self.try_grow(circuit, 0);

@@ -94,7 +94,7 @@ impl Host {
             None => None,
         };
         let waker = event.and_then(|event| event.waker().ok());
-        let Some(cable) = self.cable(port) else { return };
+        let Some(cable) = self.cables.get_mut(port) else { return };
         let doorbell = waker.and_then(|waker| cable.export_waker(&waker));
         cable.send(&Control::Waker { channel, waiter, doorbell });
     }
@@ -106,7 +106,7 @@ impl Host {
         (channel, waiter): (ChannelId, WaiterId),
         doorbell: Option<Doorbell>,
     ) {
-        let mut waker = self.cable(port).and_then(|cable| cable.import_waker(doorbell));
+        let mut waker = self.cables.get_mut(port).and_then(|cable| cable.import_waker(doorbell));
         let is_it = |waiting: &Waiting| matches!(waiting, Waiting::Waker { port: at, channel: there, waiter: which, .. } if (*at, *there, *which) == (port, channel, waiter));
         match self.sessions.waiting_for(is_it).first().copied() {
             Some(session) => {
@@ -182,15 +182,13 @@ impl Host {
     /// Has a waiter of the neighbour's rung that sleeps on this channel.
     pub(crate) fn wake_neighbour(&mut self, channel: ChannelId, waiter: WaiterId) {
         let Some((port, peer)) = self.neighbour_of(channel) else { return };
-        if let Some(cable) = self.cable(port) {
-            cable.send(&Control::Wake { channel: peer, waiter });
-        }
+        self.cables.send(port, &Control::Wake { channel: peer, waiter });
     }
 
     fn ask_waker(&mut self, session: SessionId, port: PortId, channel: ChannelId, waiter: WaiterId) {
         let until = self.now + WAKER_TIMEOUT;
         self.sessions.wait_for(session, Waiting::Waker { port, channel, waiter, until });
-        if let Some(cable) = self.cable(port) {
+        if let Some(cable) = self.cables.get_mut(port) {
             cable.want_waker(channel, waiter);
         }
     }

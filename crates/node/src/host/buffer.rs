@@ -10,7 +10,6 @@
 
 use super::Host;
 use crate::buffer::Opened;
-use crate::cable::Cable;
 use crate::quota::Kind;
 use crate::session::{SessionId, Waiting};
 use crosslane_fabric::circuit::{Far, Owner};
@@ -135,7 +134,7 @@ impl Host {
             .channel(channel)
             .filter(|found| found.port == port)
             .and_then(|found| found.peer);
-        let (Some(cable), Some(peer)) = (self.cable(port), peer) else { return };
+        let (Some(cable), Some(peer)) = (self.cables.get_mut(port), peer) else { return };
         let handed = opened.and_then(|opened| cable.hand_over(&opened));
         cable.send(&Control::Buffer { channel: peer, buffer, handed });
     }
@@ -148,7 +147,7 @@ impl Host {
         buffer: BufferId,
         handed: Option<Handed>,
     ) {
-        let Some(cable) = self.cable(port) else { return };
+        let Some(cable) = self.cables.get_mut(port) else { return };
         if !cable.was_asked_buffer() {
             return;
         }
@@ -184,7 +183,7 @@ impl Host {
     fn ask_buffer(&mut self, session: SessionId, channel: ChannelId, buffer: BufferId) {
         let Some((port, peer)) = self.neighbour_of(channel) else { return self.answer_buffer(session, None) };
         let until = self.now + BUFFER_TIMEOUT;
-        let Some(cable) = self.cable(port).filter(|cable| cable.asked < ASKED_MAX) else {
+        let Some(cable) = self.cables.get_mut(port).filter(|cable| cable.asked < ASKED_MAX) else {
             return self.answer_buffer(session, None);
         };
         cable.asked += 1;
@@ -203,9 +202,8 @@ impl Host {
         let Far::Host { host, channel: Some(channel) } = end.far else {
             return matches!(end.far, Far::Here(_));
         };
-        let port = self.policy.circuits.channel(channel).map(|channel| usize::from(channel.port.0));
-        let cable = port.and_then(|port| self.cables.get(port)).and_then(Cable::agreement);
-        end.hops == 1 && cable.is_some_and(|agreement| agreement.peer == host)
+        let port = self.policy.circuits.channel(channel).map(|channel| channel.port);
+        end.hops == 1 && port.and_then(|port| self.cables.neighbour(port)) == Some(host)
     }
 }
 

@@ -54,11 +54,7 @@ impl Host {
 
     /// A channel is gone: its memory may be given to another.
     pub(crate) fn free_memory(&mut self, channel: ChannelId, port: PortId, epoch: Epoch) {
-        let Some((range, _charge)) = self.memory.remove(&channel) else { return };
-        if let Some(cable) = self.cable(port)
-            && cable.agreement().is_some_and(|agreement| agreement.epoch == epoch)
-        {
-            cable.free_inbound(range);
+        if self.cables.free_channel(channel, port, epoch) {
             self.grow_next(port);
         }
     }
@@ -85,15 +81,8 @@ impl Provider<'_> {
         let Some(resources) = self.resources.get_mut(&circuit) else { return };
         let (port, (tx, rx)) = resources.port_traffic(&resources.traffic());
         resources.before = (resources.before.0.wrapping_add(tx), resources.before.1.wrapping_add(rx));
-        self.count_past(port, tx, rx);
-    }
-
-    /// Payload that went over a port by circuits which are no more, bytes.
-    pub(crate) fn count_past(&mut self, port: Option<PortId>, tx: u64, rx: u64) {
-        if let Some(cable) = port.and_then(|port| self.cable(port)) {
-            let past = &mut cable.traffic;
-            past.past_tx_bytes = past.past_tx_bytes.wrapping_add(tx);
-            past.past_rx_bytes = past.past_rx_bytes.wrapping_add(rx);
+        if let Some(port) = port {
+            self.cables.count_past(port, (tx, rx));
         }
     }
 }

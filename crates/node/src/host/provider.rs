@@ -2,7 +2,7 @@
 
 use super::transit::{Made, TransitCircuit};
 use super::{Carved, Host};
-use crate::cable::Cable;
+use crate::cables::Cables;
 use crate::config::Config;
 use crate::counter::Counters;
 use crate::end_resources::{EndResources, Segments};
@@ -30,12 +30,11 @@ use std::time::Duration;
 pub(crate) struct Provider<'a> {
     pub(crate) now: Duration,
     pub(crate) config: &'a Config,
-    pub(crate) cables: &'a mut Vec<Cable>,
+    pub(crate) cables: &'a mut Cables,
     pub(crate) accounts: &'a mut Accounts,
     pub(crate) shelves: &'a Shelves,
     pub(crate) counters: &'a mut Counters,
     pub(crate) resources: &'a mut HashMap<CircuitId, EndResources>,
-    pub(crate) memory: &'a mut HashMap<ChannelId, (SegmentRange, Charge)>,
     pub(crate) transit_circuits: &'a mut BTreeMap<TransitId, TransitCircuit>,
     pub(crate) pumps: &'a mut Pumps,
     pub(crate) offload: Option<&'a Engines>,
@@ -60,7 +59,6 @@ impl Host {
             shelves: &self.shelves,
             counters: &mut self.counters,
             resources: &mut self.resources,
-            memory: &mut self.memory,
             transit_circuits: &mut self.transit_circuits,
             pumps: &mut self.pumps,
             offload: self.offload.as_ref(),
@@ -81,21 +79,9 @@ impl Host {
 }
 
 impl Provider<'_> {
-    /// A cable by its port.
-    pub(crate) fn cable(&mut self, port: PortId) -> Option<&mut Cable> {
-        self.cables.get_mut(usize::from(port.0))
-    }
-
     /// Whether streams go on over other circuits when theirs is lost.
     pub(crate) fn resumes(&self) -> bool {
         !self.config.resume.is_zero()
-    }
-
-    /// Takes a segment back that was given out for nothing.
-    pub(crate) fn free_inbound(&mut self, port: PortId, range: SegmentRange) {
-        if let Some(cable) = self.cable(port) {
-            cable.free_inbound(range);
-        }
     }
 
     /// A number for a new waiter.
@@ -157,7 +143,7 @@ impl Resources for Provider<'_> {
 
     fn keep_attempt(&mut self, circuit: CircuitId, channel: ChannelId, generation: u32, attempt: Attempt) {
         let Attempt { port, carved: Carved { range, window, memory }, charges, ring_max, key } = attempt;
-        self.memory.insert(channel, (range, window));
+        self.cables.keep(channel, (range, window));
         let segments = Segments {
             generation,
             port: Some(port),
@@ -179,7 +165,7 @@ impl Resources for Provider<'_> {
     }
 
     fn drop_attempt(&mut self, port: PortId, attempt: Attempt) {
-        self.free_inbound(port, attempt.carved.range);
+        self.cables.free_inbound(port, attempt.carved.range);
     }
 
     fn forget_attempt(&mut self, circuit: CircuitId) {
@@ -224,12 +210,12 @@ impl Resources for Provider<'_> {
     }
 
     fn keep_answer(&mut self, circuit: CircuitId, channel: ChannelId, answer: Answer) {
-        self.memory.insert(channel, (answer.range, answer.window));
+        self.cables.keep(channel, (answer.range, answer.window));
         self.resources.insert(circuit, answer.resources);
     }
 
     fn drop_answer(&mut self, port: PortId, answer: Answer) {
-        self.free_inbound(port, answer.range);
+        self.cables.free_inbound(port, answer.range);
     }
 
     fn answer_move(
@@ -240,7 +226,7 @@ impl Resources for Provider<'_> {
         arrived: u64,
     ) -> Result<Ring, Refusal> {
         let (range, window, key) = self.add_segments(of, port, asked, arrived)?;
-        self.memory.insert(channel, (range, window));
+        self.cables.keep(channel, (range, window));
         Ok(Ring { segment: range, key })
     }
 

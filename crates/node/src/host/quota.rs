@@ -89,7 +89,7 @@ impl Host {
     /// What neighbours have this host hold besides their circuits' segments: they bound it themselves, port by port, and it is
     /// counted.
     pub(crate) fn charge_neighbours(&mut self) {
-        for cable in &self.cables {
+        for cable in self.cables.iter() {
             self.accounts.note_held(cable.id, cable.held());
         }
     }
@@ -161,7 +161,7 @@ impl Provider<'_> {
         let known = self.counters.has_plain(Plain::Refused(Refusal::NoMemory));
         let window =
             self.charge_or_refuse(payer, Kind::Window(port), len, purpose).map_err(Plain::Refused)?;
-        let cable = self.cable(port).ok_or(Plain::Refused(Refusal::NoRoute))?;
+        let cable = self.cables.get_mut(port).ok_or(Plain::Refused(Refusal::NoRoute))?;
         let given = give(cable).map_err(|error| no_segment(&error, !known))?;
         Ok((given, window))
     }

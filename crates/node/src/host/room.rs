@@ -20,7 +20,7 @@ impl Host {
         if is_roomy(&self.resources) {
             let kept = KEPT.max(2 * self.resources.len());
             self.resources.shrink_to(kept);
-            self.memory.shrink_to(kept);
+            self.cables.shrink_to(kept);
             self.waiters.shrink_to(kept);
             self.policy.shrink_to(kept);
             trim_heap();

@@ -63,7 +63,7 @@ impl Host {
             uptime: self.now,
             duplicate_id: self.policy.links.has_duplicate(),
             namespaces: self.knows_namespaces(),
-            signing: self.signing,
+            signing: self.signing.both(),
             refused: self.policy.links.refused().clone(),
             ports: self.cables.iter().map(|cable| port_row(cable, self.policy.is_silent(cable.id))).collect(),
             counters: self.counters.clone(),
@@ -106,6 +106,7 @@ impl Provider<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cables::Cables;
     use crate::config::Config;
     use crate::end_resources::EndResources;
     use crate::inside::Inside;
@@ -123,7 +124,7 @@ mod tests {
     /// A host with so many sessions.
     fn host(sessions: u64) -> (Host, Vec<UnixStream>) {
         let config = Config::parse("host = 1\ninterface = \"\"").unwrap();
-        let mut host = Host::new(config, (Vec::new(), Inside::default()), None).unwrap();
+        let mut host = Host::new(config, (Cables::default(), Inside::default()), None).unwrap();
         let mut connect = |id| {
             let (near, far) = UnixStream::pair().unwrap();
             host.add_session(SessionId(id), Foreign::new(near.into(), Owner::NOBODY));

@@ -119,7 +119,7 @@ impl Host {
         let both = moved[BEFORE].wrapping_add(moved[BEHIND]);
         self.counters.transit_bytes = self.counters.transit_bytes.wrapping_add(both);
         for (port, (tx, rx)) in transit_circuit.traffic(moved) {
-            self.provider().count_past(Some(port), tx, rx);
+            self.cables.count_past(port, (tx, rx));
         }
         if is_pumped {
             self.tell_pump(Command::Remove { transit });
@@ -178,7 +178,7 @@ impl Host {
         let Some((port, peer)) = self.neighbour_of(channel) else { return };
         self.wake_neighbour(channel, waiter);
         let is_new = self.transit_wakes.ask(PumpAsk { port, channel: peer, waiter, transit, side });
-        if let Some(cable) = self.cable(port).filter(|_| is_new) {
+        if let Some(cable) = self.cables.get_mut(port).filter(|_| is_new) {
             cable.want_waker(peer, waiter);
         }
     }
@@ -203,7 +203,7 @@ impl Provider<'_> {
             .into_iter()
             .map(|(kind, amount)| self.charge_or_refuse(payer, kind, amount, purpose))
             .collect::<Result<Vec<_>, _>>()?;
-        let cable = self.cable(ports[BEFORE]).ok_or(Refusal::NoRoute)?;
+        let cable = self.cables.get_mut(ports[BEFORE]).ok_or(Refusal::NoRoute)?;
         let segment = cable.carve_outbound(asked.segment).map_err(|error| not_there(&error))?;
         let mut prepared = if self.can_share(ports) {
             self.share(ports[BEHIND], &segment, (payer, purpose), asked)?
@@ -223,9 +223,9 @@ impl Provider<'_> {
         made: Made,
     ) {
         if let Some(before) = made.before {
-            self.memory.insert(channels[BEFORE], before);
+            self.cables.keep(channels[BEFORE], before);
         }
-        self.memory.insert(channels[BEHIND], made.behind);
+        self.cables.keep(channels[BEHIND], made.behind);
         let transit_circuit = TransitCircuit {
             ports,
             waiter: self.new_waiter(),
@@ -270,7 +270,7 @@ impl Provider<'_> {
             match self.carve_mapped(onward, len, payer, purpose) {
                 Ok(carved) => carved,
                 Err(why) => {
-                    self.free_inbound(port, range);
+                    self.cables.free_inbound(port, range);
                     return Err(why);
                 }
             };
@@ -304,7 +304,7 @@ impl Provider<'_> {
         match Inbound::map(&memory) {
             Ok(mapped) => Ok((range, window, mapped)),
             Err(_) => {
-                self.free_inbound(port, range);
+                self.cables.free_inbound(port, range);
                 Err(Refusal::NoMemory)
             }
         }
@@ -348,7 +348,7 @@ impl Provider<'_> {
 
     /// How long stores to the two neighbours of a circuit, and theirs after them, may be under way, ns.
     fn in_flight_ns(&self, transit: TransitId) -> [u32; 2] {
-        let of = |port: PortId| self.cables.get(usize::from(port.0)).map_or(0, Cable::in_flight_ns);
+        let of = |port: PortId| self.cables.get(port).map_or(0, Cable::in_flight_ns);
         self.transit_circuits.get(&transit).map_or([0; 2], |transit_circuit| transit_circuit.ports.map(of))
     }
 }

@@ -11,6 +11,7 @@
 
 use super::meter::Meter;
 use super::{Carried, Made, TransitCircuit};
+use crate::cable::Cable;
 use crate::host::{Host, Provider, refusal_of};
 use crate::quota::{Payer, Purpose};
 use crate::transit_wakes::{OwedWake, PassedAsk};
@@ -56,9 +57,9 @@ impl SharedSegments {
 
 impl Provider<'_> {
     /// Whether what one of these neighbours gives can be handed on to the other.
-    pub(super) fn can_share(&mut self, ports: [PortId; 2]) -> bool {
+    pub(super) fn can_share(&self, ports: [PortId; 2]) -> bool {
         !self.config.pump
-            && ports.iter().all(|port| self.cable(*port).is_some_and(|cable| cable.is_shared_memory()))
+            && ports.iter().all(|port| self.cables.get(*port).is_some_and(Cable::is_shared_memory))
     }
 
     /// Hands the opener's segment on to the host behind.
@@ -92,7 +93,7 @@ impl Provider<'_> {
         let given = self.outbound_of(onward, segment)?;
         let measured = Measured::new(&given, ring_max, key).map_err(Plain::Refused)?;
         let (range, window) = self.pass_segment(port, &given, Payer::Neighbour(port), purpose)?;
-        self.memory.insert(channel, (range, window));
+        self.cables.keep(channel, (range, window));
         if let Some(TransitCircuit { carried: Carried::Shared(shared), .. }) =
             self.transit_circuits.get_mut(&transit)
         {
@@ -124,10 +125,10 @@ impl Host {
         let peer = peer.filter(|&peer| {
             self.transit_wakes.pass(PassedAsk { transit, asker, named, asked, peer, waiter })
         });
-        if let (Some(peer), Some(cable)) = (peer, self.cable(asked)) {
+        if let (Some(peer), Some(cable)) = (peer, self.cables.get_mut(asked)) {
             cable.want_waker(peer, waiter);
-        } else if let Some(cable) = self.cable(asker) {
-            cable.send(&Control::Waker { channel: named, waiter, doorbell: None });
+        } else {
+            self.cables.send(asker, &Control::Waker { channel: named, waiter, doorbell: None });
         }
         true
     }
@@ -141,7 +142,7 @@ impl Host {
     ) {
         let answered = self.transit_wakes.answer_passed(port, channel, waiter);
         let Some(PassedAsk { asker, named, .. }) = answered else { return };
-        if let Some(cable) = self.cable(asker) {
+        if let Some(cable) = self.cables.get_mut(asker) {
             let doorbell = waker.and_then(|waker| cable.export_waker(waker));
             cable.send(&Control::Waker { channel: named, waiter, doorbell });
         }
@@ -150,9 +151,7 @@ impl Host {
     /// A cable is down: what pumps and others asked of its neighbour is not answered any more, and what it asked not needed.
     pub(crate) fn fail_transit_wakes(&mut self, port: PortId) {
         for PassedAsk { asker, named, waiter, .. } in self.transit_wakes.fail(port) {
-            if let Some(cable) = self.cable(asker) {
-                cable.send(&Control::Waker { channel: named, waiter, doorbell: None });
-            }
+            self.cables.send(asker, &Control::Waker { channel: named, waiter, doorbell: None });
         }
     }
 
@@ -160,7 +159,7 @@ impl Host {
     /// for the far end.
     pub(crate) fn pass_wake(&mut self, (transit, side): (TransitId, usize), waiter: WaiterId) -> bool {
         let Some(port) = self.opposite(transit, side) else { return false };
-        if self.cable(port).is_some_and(|cable| cable.has_room()) {
+        if self.cables.get(port).is_some_and(Cable::has_room) {
             self.wake_opposite(transit, side, waiter);
             return true;
         }
@@ -170,9 +169,8 @@ impl Host {
 
     /// Passes wakes on that waited for room.
     pub(crate) fn send_owed_wakes(&mut self) {
-        for index in 0..self.cables.len() {
-            let port = self.cables[index].id;
-            while self.cables[index].has_room()
+        for port in self.cables.ports() {
+            while self.cables.get(port).is_some_and(Cable::has_room)
                 && let Some(wake) = self.transit_wakes.poll_owed(port)
             {
                 self.wake_opposite(wake.transit, wake.side, wake.waiter);
