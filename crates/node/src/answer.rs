@@ -20,8 +20,8 @@ impl Provider<'_> {
         let charges = self.accounts.charge_end(payer, true, self.now)?;
         let (segments, (range, window)) = self.answering_segments(port, asked, 0, payer)?;
         let (keeps, key) = (segments.way.keeps, segments.rx_key);
-        let mut resources =
-            EndResources { uid: accepter, ..EndResources::new(Some(segments), payer, charges) };
+        let mut resources = EndResources::new(Some(segments), payer, charges);
+        resources.uid = accepter;
         if keeps && let Err(why) = resources.keep_sent((self.accounts.ledger(), self.shelves), Purpose::New) {
             self.cables.free_inbound(port, range);
             return Err(refusal_of(why));

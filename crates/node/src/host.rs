@@ -4,7 +4,7 @@ use crate::cable::CableEvent;
 use crate::cables::Cables;
 use crate::config::{Config, own_addresses};
 use crate::counter::Counters;
-use crate::end_resources::EndResources;
+use crate::ends::Ends;
 use crate::inbox::Inbox;
 use crate::inside::Inside;
 use crate::ip::Ip;
@@ -29,9 +29,9 @@ use crosslane_fabric::circuit::{Death, Limits, Scope};
 use crosslane_passing::Foreign;
 use crosslane_policy::Policy;
 use crosslane_wire::local::Reply;
-use crosslane_wire::{CircuitId, HostId, PortId, TransitId, WaiterId};
+use crosslane_wire::{HostId, PortId, TransitId, WaiterId};
 use rustix::io::Errno;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 mod accept;
@@ -73,7 +73,7 @@ pub struct Host {
     /// What is known of the network, and what is decided by it.
     pub policy: Policy,
     /// What the ends hold.
-    pub resources: HashMap<CircuitId, EndResources>,
+    pub ends: Ends,
     /// How programs of this host reach each other.
     pub inside: Inside,
     /// Circuits that pass through.
@@ -147,7 +147,7 @@ impl Host {
             now: Duration::ZERO,
             cables,
             policy,
-            resources: HashMap::new(),
+            ends: Ends::default(),
             inside,
             transit_circuits: BTreeMap::new(),
             pumps,
@@ -241,8 +241,7 @@ impl Host {
 
     /// The daemon goes down: all circuits are dead, and the programs see it.
     pub fn shut_down(&mut self) {
-        let ends: Vec<CircuitId> = self.resources.keys().copied().collect();
-        for circuit in ends {
+        for circuit in self.ends.circuits() {
             self.policy.circuits.kill(circuit, Death::Shutdown);
         }
         self.run_circuits();

@@ -24,6 +24,7 @@ pub mod daemon;
 pub mod dial;
 pub mod echo;
 pub mod end_resources;
+pub mod ends;
 pub mod engine;
 mod eventfd;
 pub mod given;

@@ -7,6 +7,7 @@
 //! there is room for none it waits until some is given back.
 
 use crate::cable::Cable;
+use crate::end_resources::EndResources;
 use crate::host::{Attempt, Host, Provider};
 use crate::quota::{Payer, Purpose};
 use crosslane_fabric::circuit::{Death, Path, State};
@@ -25,8 +26,6 @@ const SHORT_RELAYED: u64 = 16 * 1024;
 const NEW_LONG: u64 = 4;
 /// What streams that become longer leave to new ones: one part of so many.
 const KEPT_FROM_GROWN: u64 = 4;
-/// How often a stream may move to a longer segment, or try to: each time it can double, and some in vain.
-const GROWTHS: u8 = 16;
 
 /// Bytes of a long ring where circuits have `circuits` bytes of a window, `ring_max` at most.
 fn long_ring(circuits: u64, ring_max: u64) -> u64 {
@@ -116,8 +115,8 @@ impl Host {
         let Some(end) = self.policy.circuits.get(circuit).filter(|end| end.generation == generation) else {
             return;
         };
-        if end.state == State::Open && self.proves(circuit, token) {
-            let tried = self.resources.get(&circuit).map_or(0, |resources| resources.grew_from);
+        if end.state == State::Open && self.ends.proves(circuit, token) {
+            let tried = self.ends.get(circuit).map_or(0, |resources| resources.grew_from);
             self.try_grow(circuit, tried);
         }
     }
@@ -133,16 +132,11 @@ impl Host {
             return;
         }
         let Some(port) = self.policy.port_of(circuit) else { return };
-        let Some(resources) = self.resources.get(&circuit).filter(|resources| resources.growths < GROWTHS)
-        else {
-            return;
-        };
-        let newest = resources.segments.back().filter(|newest| newest.way.grows);
-        let Some(ring) = newest.map(|newest| newest.ring_max) else { return };
+        let Some(ring) = self.ends.get(circuit).and_then(EndResources::short_ring) else { return };
         let has_room = ring > tried && self.provider().ring_above(port, ring).is_some();
-        let Some(resources) = self.resources.get_mut(&circuit) else { return };
+        let Some(resources) = self.ends.get_mut(circuit) else { return };
         if has_room {
-            (resources.growths, resources.grew_from) = (resources.growths + 1, ring);
+            resources.grow_from(ring);
             self.policy.circuits.lose(circuit, Death::Cable);
         } else if !std::mem::replace(&mut resources.outgrown, true)
             && let Some(cable) = self.cables.get_mut(port)
@@ -154,7 +148,7 @@ impl Host {
     /// Room was given back at a port: a stream that waits for some may have it.
     pub(crate) fn grow_next(&mut self, port: PortId) {
         while let Some(circuit) = self.cables.get_mut(port).and_then(|cable| cable.outgrown.pop_front()) {
-            if let Some(resources) = self.resources.get_mut(&circuit) {
+            if let Some(resources) = self.ends.get_mut(circuit) {
                 resources.outgrown = false;
                 return self.try_grow(circuit, 0);
             }

@@ -48,7 +48,7 @@ impl Host {
     /// `WantWaker`: answers, now or when the neighbour has.
     pub fn want_waker(&mut self, session: SessionId, (circuit, token): (CircuitId, u64), waiter: WaiterId) {
         let far =
-            self.policy.circuits.get(circuit).filter(|_| self.proves(circuit, token)).map(|end| end.far);
+            self.policy.circuits.get(circuit).filter(|_| self.ends.proves(circuit, token)).map(|end| end.far);
         match far {
             None => self.answer_waker(session, None),
             Some(Far::Here(other)) => {
@@ -64,7 +64,7 @@ impl Host {
 
     /// `Ring`: rings the far side's waiter for a program that cannot.
     pub fn wake_far(&mut self, circuit: CircuitId, token: u64, waiter: WaiterId) {
-        if !self.proves(circuit, token) {
+        if !self.ends.proves(circuit, token) {
             return;
         }
         match self.policy.circuits.get(circuit).map(|end| end.far) {
@@ -76,7 +76,7 @@ impl Host {
 
     /// `RingHere`: rings the waiter of another program that holds this end.
     pub fn wake_here(&mut self, circuit: CircuitId, token: u64, waiter: WaiterId) {
-        if self.proves(circuit, token) {
+        if self.ends.proves(circuit, token) {
             self.wake_waiter(circuit, waiter);
         }
     }
@@ -196,7 +196,7 @@ impl Host {
     /// The event of a waiter, if it belongs to a session that holds the end.
     fn waiter_of(&self, circuit: CircuitId, waiter: WaiterId) -> Option<&Receiver> {
         let waiter = self.waiters.get(waiter)?;
-        self.holds(waiter.session, circuit).then_some(&waiter.event)
+        self.ends.holds(waiter.session, circuit).then_some(&waiter.event)
     }
 
     /// Rings a waiter of an end inside this host for the program at its other end, behind what that one has stored.

@@ -24,8 +24,6 @@ use std::time::Duration;
 
 /// Most buffers of one session; each is a descriptor of the daemon.
 const SESSION_MAX: usize = 256;
-/// Most buffers of one circuit; beyond it the oldest is forgotten.
-const CIRCUIT_MAX: usize = 64;
 /// Most buffers that a neighbour is asked for at a time; what it has handed over and we have not taken is never more.
 const ASKED_MAX: usize = 32;
 /// How long a neighbour may take to hand one over.
@@ -59,7 +57,7 @@ impl Host {
         (len, reach): (u64, Reach),
         memory: Foreign,
     ) -> Result<(), &'static str> {
-        if !self.proves(circuit, token) || !self.is_short(circuit) {
+        if !self.ends.proves(circuit, token) || !self.is_short(circuit) {
             return Err("there is no such circuit, or it is longer than one cable");
         }
         let Some(owner) = self.sessions.get_mut(session) else { return Err("no session") };
@@ -77,12 +75,8 @@ impl Host {
                 opened
             }
         };
-        let Some(resources) = self.resources.get_mut(&circuit) else { return Err("no circuit") };
-        resources.buffers.retain(|(known, _)| *known != buffer);
-        if resources.buffers.len() >= CIRCUIT_MAX {
-            resources.buffers.pop_front();
-        }
-        resources.buffers.push_back((buffer, opened));
+        let Some(resources) = self.ends.get_mut(circuit) else { return Err("no circuit") };
+        resources.keep_buffer(buffer, opened);
         Ok(())
     }
 
@@ -93,26 +87,17 @@ impl Host {
         }
         let Some(owner) = self.sessions.get_mut(session) else { return };
         if owner.buffers.remove(&buffer).is_some() {
-            for resources in self.resources.values_mut() {
-                resources.buffers.retain(|(known, opened)| *known != buffer || opened.owner != session);
-            }
-        }
-    }
-
-    /// A session is over that had opened buffers.
-    pub fn forget_buffers(&mut self, session: SessionId) {
-        for resources in self.resources.values_mut() {
-            resources.buffers.retain(|(_, opened)| opened.owner != session);
+            self.ends.forget_buffers(session, Some(buffer));
         }
     }
 
     /// `ImportBuffer`: answers, now or when the neighbour has.
     pub fn want_buffer(&mut self, session: SessionId, (circuit, token): (CircuitId, u64), buffer: BufferId) {
         let far =
-            self.policy.circuits.get(circuit).filter(|_| self.proves(circuit, token)).map(|end| end.far);
+            self.policy.circuits.get(circuit).filter(|_| self.ends.proves(circuit, token)).map(|end| end.far);
         match far {
             Some(Far::Here(other)) => {
-                let opened = self.buffer_of(other, buffer);
+                let opened = self.ends.buffer(other, buffer);
                 self.answer_buffer(session, opened.as_ref().map(|opened| shape_of(opened)));
             }
             Some(Far::Host { channel: Some(channel), .. }) if self.is_short(circuit) => {
@@ -125,7 +110,7 @@ impl Host {
     /// A neighbour's program wants a buffer of the program at the other end of this channel.
     pub fn handle_import_buffer(&mut self, port: PortId, channel: ChannelId, buffer: BufferId) {
         let opened = match self.policy.circuits.owner(port, channel) {
-            Some(Owner::End(circuit)) if self.is_short(circuit) => self.buffer_of(circuit, buffer),
+            Some(Owner::End(circuit)) if self.is_short(circuit) => self.ends.buffer(circuit, buffer),
             _ => None,
         };
         let peer = self
@@ -189,11 +174,6 @@ impl Host {
         cable.asked += 1;
         cable.send(&Control::ImportBuffer { channel: peer, buffer });
         self.sessions.wait_for(session, Waiting::Buffer { port, channel, buffer, until });
-    }
-
-    fn buffer_of(&self, circuit: CircuitId, buffer: BufferId) -> Option<Rc<Opened>> {
-        let buffers = &self.resources.get(&circuit)?.buffers;
-        buffers.iter().find(|(known, _)| *known == buffer).map(|(_, opened)| opened.clone())
     }
 
     /// Whether the far end is on this host, or is the neighbour at the other end of one cable.

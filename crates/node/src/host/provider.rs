@@ -6,6 +6,7 @@ use crate::cables::Cables;
 use crate::config::Config;
 use crate::counter::Counters;
 use crate::end_resources::{EndResources, Segments};
+use crate::ends::Ends;
 use crate::listener::Listeners;
 use crate::offload::Engines;
 use crate::pump::Pumps;
@@ -22,7 +23,7 @@ use crosslane_policy::{Asked, Policy, Prepared, Purpose, Resources, Ring, Size};
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::Plain;
 use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SegmentRange, TransitId, WaiterId, Way};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ pub(crate) struct Provider<'a> {
     pub(crate) accounts: &'a mut Accounts,
     pub(crate) shelves: &'a Shelves,
     pub(crate) counters: &'a mut Counters,
-    pub(crate) resources: &'a mut HashMap<CircuitId, EndResources>,
+    pub(crate) ends: &'a mut Ends,
     pub(crate) transit_circuits: &'a mut BTreeMap<TransitId, TransitCircuit>,
     pub(crate) pumps: &'a mut Pumps,
     pub(crate) offload: Option<&'a Engines>,
@@ -58,7 +59,7 @@ impl Host {
             accounts: &mut self.accounts,
             shelves: &self.shelves,
             counters: &mut self.counters,
-            resources: &mut self.resources,
+            ends: &mut self.ends,
             transit_circuits: &mut self.transit_circuits,
             pumps: &mut self.pumps,
             offload: self.offload.as_ref(),
@@ -123,7 +124,7 @@ impl Resources for Provider<'_> {
     }
 
     fn payer(&mut self, circuit: CircuitId) -> Option<Payer> {
-        let resources = self.resources.get_mut(&circuit)?;
+        let resources = self.ends.get_mut(circuit)?;
         resources.may_move().then_some(resources.payer)
     }
 
@@ -138,7 +139,7 @@ impl Resources for Provider<'_> {
     }
 
     fn begin(&mut self, circuit: CircuitId, (payer, charges): Self::End) {
-        self.resources.insert(circuit, EndResources::new(None, payer, charges));
+        self.ends.add(circuit, EndResources::new(None, payer, charges));
     }
 
     fn keep_attempt(&mut self, circuit: CircuitId, channel: ChannelId, generation: u32, attempt: Attempt) {
@@ -159,7 +160,7 @@ impl Resources for Provider<'_> {
             way: Way::DIRECT,
             charges,
         };
-        if let Some(resources) = self.resources.get_mut(&circuit) {
+        if let Some(resources) = self.ends.get_mut(circuit) {
             resources.attempt = Some(segments);
         }
     }
@@ -169,7 +170,7 @@ impl Resources for Provider<'_> {
     }
 
     fn forget_attempt(&mut self, circuit: CircuitId) {
-        if let Some(resources) = self.resources.get_mut(&circuit) {
+        if let Some(resources) = self.ends.get_mut(circuit) {
             resources.attempt = None;
         }
     }
@@ -185,24 +186,24 @@ impl Resources for Provider<'_> {
     }
 
     fn arrived(&mut self, circuit: CircuitId) -> Option<u64> {
-        self.count_arrived(circuit)
+        self.ends.get_mut(circuit)?.count_arrived()
     }
 
     fn stop_and_count(&mut self, circuit: CircuitId, end: &End) -> Option<u64> {
         self.stop((circuit, end));
-        self.count_arrived(circuit)
+        self.ends.get_mut(circuit)?.count_arrived()
     }
 
     fn is_held(&self, circuit: CircuitId, end: &End) -> Option<bool> {
-        self.hearing().holds_socket(end, self.holders(circuit))
+        self.hearing().holds_socket(end, self.ends.holders(circuit))
     }
 
     fn is_lost(&self, circuit: CircuitId) -> bool {
-        self.hearing().are_all(self.holders(circuit), Session::is_lost)
+        self.hearing().are_all(self.ends.holders(circuit), Session::is_lost)
     }
 
     fn is_orphaned(&self, circuit: CircuitId) -> bool {
-        self.hearing().are_all(self.holders(circuit), Session::is_orphaned)
+        self.hearing().are_all(self.ends.holders(circuit), Session::is_orphaned)
     }
 
     fn admit(&mut self, port: PortId, asked: &Asked) -> Result<(Answer, Ring), Refusal> {
@@ -211,7 +212,7 @@ impl Resources for Provider<'_> {
 
     fn keep_answer(&mut self, circuit: CircuitId, channel: ChannelId, answer: Answer) {
         self.cables.keep(channel, (answer.range, answer.window));
-        self.resources.insert(circuit, answer.resources);
+        self.ends.add(circuit, answer.resources);
     }
 
     fn drop_answer(&mut self, port: PortId, answer: Answer) {

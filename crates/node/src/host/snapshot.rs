@@ -80,7 +80,7 @@ impl Host {
     }
 
     fn row_of(&self, circuit: CircuitId, end: &End) -> Option<CircuitRow> {
-        let resources = self.resources.get(&circuit)?;
+        let resources = self.ends.get(circuit)?;
         Some(circuit_row(self.me(), circuit, end, resources, self.policy.port_of(circuit)))
     }
 
@@ -97,7 +97,7 @@ impl Provider<'_> {
         let Some(collector) = self.texts.collector_mut().filter(|collector| collector.lacks(circuit)) else {
             return;
         };
-        if let Some(resources) = self.resources.get(&circuit) {
+        if let Some(resources) = self.ends.get(circuit) {
             collector.add_early(circuit_row(self.config.addresses.me, circuit, end, resources, port));
         }
     }
@@ -156,8 +156,9 @@ mod tests {
         let (client, server) =
             host.policy.circuits.local(Tuple { client: address, server: address }, Scope(0));
         for end in [client, server] {
-            let resources = EndResources::new(None, Payer::User(0), Vec::new());
-            host.resources.insert(end, EndResources { holders: vec![(SessionId(1), 1)], ..resources });
+            let mut resources = EndResources::new(None, Payer::User(0), Vec::new());
+            resources.holders = vec![(SessionId(1), 1)];
+            host.ends.add(end, resources);
         }
         host.ask_text(SessionId(1), Text::Status);
         host.tend_texts();
