@@ -81,7 +81,7 @@ impl Engine {
         };
         add(control.socket(), CONTROL)?;
         add(signals.event_fd(), SIGNALS)?;
-        add(host.pumps.event_fd(), PUMPS)?;
+        add(host.transits.event_fd(), PUMPS)?;
         add(host.inbox.event_fd(), INBOX)?;
         if let Some(fd) = host.inside.event_fd() {
             add(fd, INSIDE)?;

@@ -13,7 +13,6 @@ use crate::listener::Listeners;
 use crate::netns;
 use crate::offload::Engines;
 use crate::proof::{Connected, Proof};
-use crate::pump::Pumps;
 use crate::quota::{Accounts, Kind, Ledger, descriptor_limit};
 use crate::random;
 use crate::session::{Session, SessionId};
@@ -22,6 +21,7 @@ use crate::shelves::Shelves;
 use crate::signing::Signing;
 use crate::socket_table::SocketTable;
 use crate::texts::{Texts, Writer};
+use crate::transit::Transits;
 use crate::transit_wakes::TransitWakes;
 use crate::tun::Tun;
 use crate::waiters::Waiters;
@@ -29,9 +29,8 @@ use crosslane_fabric::circuit::{Death, Limits, Scope};
 use crosslane_passing::Foreign;
 use crosslane_policy::Policy;
 use crosslane_wire::local::Reply;
-use crosslane_wire::{HostId, PortId, TransitId, WaiterId};
+use crosslane_wire::{HostId, PortId, WaiterId};
 use rustix::io::Errno;
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 mod accept;
@@ -47,11 +46,10 @@ mod quota;
 mod room;
 mod snapshot;
 mod texts;
-pub mod transit;
+mod transit;
 
 pub(crate) use provider::{Answer, Attempt, Provider};
 pub(crate) use quota::{Carved, not_there, refusal_of};
-use transit::TransitCircuit;
 
 /// Ends that each other host may have here before a program accepts them. Its share of a window is used up before: with a
 /// smaller number one user there could take it from the others of his host.
@@ -59,8 +57,6 @@ const PENDING_MAX: usize = 65536;
 /// What programs of other namespaces are told where the kernel does not say whose a socket is.
 const NAMESPACE: &str = "this program is in another network namespace than the daemon, and the kernel cannot tell their sockets \
                          apart (Linux before 5.14): run a daemon in that namespace";
-/// Threads that pump.
-const PUMPS: usize = 1;
 
 /// Everything.
 pub struct Host {
@@ -76,10 +72,8 @@ pub struct Host {
     pub ends: Ends,
     /// How programs of this host reach each other.
     pub inside: Inside,
-    /// Circuits that pass through.
-    pub transit_circuits: BTreeMap<TransitId, TransitCircuit>,
-    /// What moves their bytes.
-    pub pumps: Pumps,
+    /// Circuits that pass through, and what moves their bytes.
+    pub transits: Transits,
     /// What copies for programs; none before the first that wants it.
     pub offload: Option<Engines>,
     /// Wakes that cross this host.
@@ -141,7 +135,7 @@ impl Host {
             );
         }
         let inbox = Inbox::new()?;
-        let pumps = Pumps::new(PUMPS, Duration::from_micros(config.spin_us.into()))?;
+        let transits = Transits::new(Duration::from_micros(config.spin_us.into()))?;
         let ports = cables.ports();
         Ok(Self {
             now: Duration::ZERO,
@@ -149,8 +143,7 @@ impl Host {
             policy,
             ends: Ends::default(),
             inside,
-            transit_circuits: BTreeMap::new(),
-            pumps,
+            transits,
             offload: None,
             transit_wakes: TransitWakes::default(),
             sessions: Sessions::default(),

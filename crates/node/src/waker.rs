@@ -89,7 +89,7 @@ impl Host {
                 if self.pass_want((transit, side), channel, waiter) {
                     return;
                 }
-                self.pump_waiter(transit, waiter)
+                self.transits.waiter(transit, waiter)
             }
             None => None,
         };
@@ -129,7 +129,7 @@ impl Host {
                 if self.pass_wake((transit, side), waiter) {
                     return;
                 }
-                if let Some(event) = self.pump_waiter(transit, waiter) {
+                if let Some(event) = self.transits.waiter(transit, waiter) {
                     event.wake();
                     self.counters.wakes += 1;
                 }

@@ -1,6 +1,6 @@
 //! What this host's policy may ask of the daemon: all that the daemon holds, but not what is decided.
 
-use super::transit::{Made, TransitCircuit};
+use super::transit::Made;
 use super::{Carved, Host};
 use crate::cables::Cables;
 use crate::config::Config;
@@ -9,7 +9,6 @@ use crate::end_resources::{EndResources, Segments};
 use crate::ends::Ends;
 use crate::listener::Listeners;
 use crate::offload::Engines;
-use crate::pump::Pumps;
 use crate::quota::{Accounts, Charge, Payer};
 use crate::random;
 use crate::session::Session;
@@ -17,13 +16,13 @@ use crate::sessions::Sessions;
 use crate::shelves::Shelves;
 use crate::socket_table::SocketTable;
 use crate::texts::Texts;
+use crate::transit::Transits;
 use crate::waiters::Waiters;
 use crosslane_fabric::circuit::{End, Path};
 use crosslane_policy::{Asked, Policy, Prepared, Purpose, Resources, Ring, Size};
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::Plain;
 use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SegmentRange, TransitId, WaiterId, Way};
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -36,8 +35,7 @@ pub(crate) struct Provider<'a> {
     pub(crate) shelves: &'a Shelves,
     pub(crate) counters: &'a mut Counters,
     pub(crate) ends: &'a mut Ends,
-    pub(crate) transit_circuits: &'a mut BTreeMap<TransitId, TransitCircuit>,
-    pub(crate) pumps: &'a mut Pumps,
+    pub(crate) transits: &'a mut Transits,
     pub(crate) offload: Option<&'a Engines>,
     pub(crate) sessions: &'a Sessions,
     pub(crate) texts: &'a mut Texts,
@@ -60,8 +58,7 @@ impl Host {
             shelves: &self.shelves,
             counters: &mut self.counters,
             ends: &mut self.ends,
-            transit_circuits: &mut self.transit_circuits,
-            pumps: &mut self.pumps,
+            transits: &mut self.transits,
             offload: self.offload.as_ref(),
             sessions: &self.sessions,
             texts: &mut self.texts,
@@ -87,8 +84,7 @@ impl Provider<'_> {
 
     /// A number for a new waiter.
     pub(crate) fn new_waiter(&mut self) -> WaiterId {
-        let pumped = |id| self.transit_circuits.values().any(|circuit| circuit.waiter == id);
-        self.waiters.new_id(pumped)
+        self.waiters.new_id(|id| self.transits.has_waiter(id))
     }
 }
 

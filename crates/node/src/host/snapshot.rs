@@ -1,9 +1,8 @@
 //! What is copied for a snapshot, piece by piece, on the daemon's thread.
 
 use super::{Host, Provider};
-use crate::snapshot::collect::{Collector, Next, Through, circuit_row, port_row, worked};
+use crate::snapshot::collect::{Collector, Next, circuit_row, port_row, worked};
 use crate::snapshot::{CircuitRow, Head, HostRow};
-use core::ops::Bound::{Excluded, Unbounded};
 use crosslane_fabric::circuit::End;
 use crosslane_wire::{CircuitId, HostId, PortId, TransitId};
 
@@ -25,11 +24,7 @@ impl Host {
                     let ends = self.policy.circuits.iter_after(last);
                     to.add_circuits(last, ends.map(|(circuit, end)| (circuit, self.row_of(circuit, end))));
                 }
-                Next::Transits(last) => {
-                    let behind = (last.map_or(Unbounded, Excluded), Unbounded);
-                    let transits = self.transit_circuits.range(behind).map(|(transit, _)| *transit);
-                    to.add_transits(last, transits.filter_map(|it| Some((it, self.through(it)?))));
-                }
+                Next::Transits(last) => to.add_transits(last, self.transits.after(last)),
                 Next::Books(kind, last) => to.add_books(self.accounts.ledger(), kind, last),
                 Next::Nothing => {}
             }
@@ -47,7 +42,7 @@ impl Host {
 
     /// The same for a circuit that passes through.
     pub(crate) fn copy_transit_early(&mut self, transit: TransitId) {
-        let Some(through) = self.through(transit) else { return };
+        let Some(through) = self.transits.through(transit) else { return };
         if let Some(collector) = self.texts.collector_mut()
             && collector.lacks_transit(transit)
         {
@@ -68,7 +63,7 @@ impl Host {
             ports: self.cables.iter().map(|cable| port_row(cable, self.policy.is_silent(cable.id))).collect(),
             counters: self.counters.clone(),
             offload: self.offload.as_ref().map(|engines| engines.tallies().map(worked).collect()),
-            transits: self.transit_circuits.len(),
+            transits: self.transits.len(),
         }
     }
 
@@ -82,12 +77,6 @@ impl Host {
     fn row_of(&self, circuit: CircuitId, end: &End) -> Option<CircuitRow> {
         let resources = self.ends.get(circuit)?;
         Some(circuit_row(self.me(), circuit, end, resources, self.policy.port_of(circuit)))
-    }
-
-    fn through(&self, transit: TransitId) -> Option<Through> {
-        let transit_circuit = self.transit_circuits.get(&transit)?;
-        let moved = transit_circuit.moved(transit, &self.pumps);
-        Some(Through { by_port: transit_circuit.traffic(moved), bytes: moved[0].wrapping_add(moved[1]) })
     }
 }
 
