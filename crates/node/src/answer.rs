@@ -20,10 +20,10 @@ impl Provider<'_> {
         let charges = self.accounts.charge_end(payer, true, self.now)?;
         let (segments, (range, window)) = self.answering_segments(port, asked, 0, payer)?;
         let (keeps, key) = (segments.way.keeps, segments.rx_key);
-        let mut resources =
-            EndResources { uid: accepter, ..EndResources::new(Some(segments), payer, charges) };
+        let mut resources = EndResources::new(Some(segments), payer, charges);
+        resources.uid = accepter;
         if keeps && let Err(why) = resources.keep_sent((self.accounts.ledger(), self.shelves), Purpose::New) {
-            self.free_inbound(port, range);
+            self.cables.free_inbound(port, range);
             return Err(refusal_of(why));
         }
         Ok((Answer { resources, range, window }, Ring { segment: range, key }))
@@ -40,7 +40,7 @@ impl Provider<'_> {
     ) -> Result<(Segments, (SegmentRange, Charge)), Refusal> {
         let purpose = if asked.resume.is_some() { Purpose::Move } else { Purpose::New };
         let charges = self.accounts.charge_segments(payer, asked.segment.len, purpose, self.now)?;
-        let cable = self.cable(port).ok_or(Refusal::NoRoute)?;
+        let cable = self.cables.get_mut(port).ok_or(Refusal::NoRoute)?;
         let outbound = cable.carve_outbound(asked.segment).map_err(|error| not_there(&error))?;
         let Carved { range, window, memory: inbound } =
             self.carve(port, asked.segment.len, Payer::Neighbour(port), purpose).map_err(refusal_of)?;

@@ -125,6 +125,8 @@ pub struct Cable {
     window: Window,
     prepared: Option<[Inbound; 2]>,
     live: Option<Live>,
+    /// Whether the port's descriptor may be readable.
+    is_readable: bool,
     last_peer: Option<HostId>,
     events: VecDeque<CableEvent>,
     broken: Option<(Death, String)>,
@@ -170,6 +172,7 @@ impl Cable {
             port,
             prepared: None,
             live: None,
+            is_readable: true,
             events: VecDeque::new(),
             broken: None,
             setup_doorbells: (0, 0),
@@ -197,9 +200,17 @@ impl Cable {
         [port, self.retry_at, self.rest_until, self.expected_at].into_iter().flatten().min()
     }
 
-    /// Whether [`Self::poll_event`] shall be called though the descriptor is not readable.
+    /// The descriptor is readable.
+    pub fn note_readable(&mut self) {
+        self.is_readable = true;
+    }
+
+    /// Whether [`Self::poll_event`] shall be called: the descriptor was readable, or the time has come.
     pub fn is_due(&self, now: Duration) -> bool {
-        self.broken.is_some() || !self.events.is_empty() || self.deadline(now).is_some_and(|at| at <= now)
+        self.is_readable
+            || self.broken.is_some()
+            || !self.events.is_empty()
+            || self.deadline(now).is_some_and(|at| at <= now)
     }
 
     /// What both sides agreed upon, while the cable is up.
@@ -265,6 +276,7 @@ impl Cable {
 
     /// The next thing that happened. Handles all events of the port first.
     pub fn poll_event(&mut self, now: Duration) -> Option<CableEvent> {
+        self.is_readable = false;
         self.run_deferred(now);
         while let Some(event) = self.port.poll_event() {
             self.handle_port(event, now);

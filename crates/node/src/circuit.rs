@@ -52,7 +52,7 @@ impl Host {
         let mut circuits = clients.chain(self.policy.circuits.ends_of(&server, Role::Server, scope));
         let is_its = |circuit: &CircuitId| {
             self.policy.circuits.get(*circuit).is_some_and(|end| end.state == State::Open)
-                && self.resources.get(circuit).is_some_and(|resources| {
+                && self.ends.get(*circuit).is_some_and(|resources| {
                     resources.state.is_some() && resources.cookie == Some(names.cookie)
                 })
         };
@@ -66,15 +66,14 @@ impl Host {
 
     /// `Close`. A wrong token changes nothing.
     pub fn close(&mut self, circuit: CircuitId, token: u64, abort: bool) {
-        if self.resources.get(&circuit).is_some_and(|resources| resources.token == token) {
+        if self.ends.proves(circuit, token) {
             self.close_end(circuit, abort);
         }
     }
 
     /// A program has broken its end off: the far end hears of it. A wrong token changes nothing.
     pub fn violated(&mut self, circuit: CircuitId, token: u64, text: &str) {
-        let (Some(resources), Some(end)) = (self.resources.get(&circuit), self.policy.circuits.get(circuit))
-        else {
+        let (Some(resources), Some(end)) = (self.ends.get(circuit), self.policy.circuits.get(circuit)) else {
             return;
         };
         if resources.token != token || matches!(end.state, State::Closing(_)) {
@@ -117,13 +116,9 @@ impl Host {
 
     fn execute(&mut self, output: Output) {
         match output {
-            Output::Send { port, message } => {
-                if let Some(cable) = self.cable(port) {
-                    cable.send(&message);
-                }
-            }
+            Output::Send { port, message } => self.cables.send(port, &message),
             Output::BreakOff { port, death, why } => {
-                if let Some(cable) = self.cable(port) {
+                if let Some(cable) = self.cables.get_mut(port) {
                     cable.break_off(death, why);
                 }
             }
@@ -236,9 +231,10 @@ impl Host {
             segments(back.inbound, back.lane, forth.outbound, (key_back, key_forth), client_segments),
             segments(forth.inbound, forth.lane, back.outbound, (key_forth, key_back), server_segments),
         );
-        self.resources.insert(client, EndResources::new(Some(of_client), payer, client_end));
-        let pending = EndResources { uid: accepter, ..EndResources::new(Some(of_server), payer, server_end) };
-        self.resources.insert(server, pending);
+        self.ends.add(client, EndResources::new(Some(of_client), payer, client_end));
+        let mut pending = EndResources::new(Some(of_server), payer, server_end);
+        pending.uid = accepter;
+        self.ends.add(server, pending);
         self.own(session, client, socket);
         self.publish_announced();
         self.grant(session, client, false).map_or(Ok(()), Err)

@@ -1,6 +1,7 @@
 //! The command `crosslaned`: arguments, start, exit codes.
 
 use crate::cable::Cable;
+use crate::cables::Cables;
 use crate::config::Config;
 use crate::control::{ControlError, ControlSocket};
 use crate::engine::Engine;
@@ -117,7 +118,7 @@ pub fn serve(config: Config, file: &Path) -> anyhow::Result<()> {
     outcome
 }
 
-fn open_cables(config: &Config) -> anyhow::Result<Vec<Cable>> {
+fn open_cables(config: &Config) -> anyhow::Result<Cables> {
     let mut cables = Vec::new();
     for (index, port) in config.ports.iter().enumerate() {
         let id = PortId(u8::try_from(index).context("too many ports")?);
@@ -129,5 +130,5 @@ fn open_cables(config: &Config) -> anyhow::Result<Vec<Cable>> {
             .with_context(|| format!("port {}: cable {}", port.name, port.cable.display()))?;
         cables.push(cable);
     }
-    Ok(cables)
+    Ok(Cables::new(cables))
 }

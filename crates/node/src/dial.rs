@@ -39,7 +39,7 @@ impl Host {
 
     /// A neighbour made the circuit that a session asked for: the program gets it, if it is still there.
     pub(crate) fn granted(&mut self, circuit: CircuitId) {
-        let Some(session) = self.opener_of(circuit) else { return self.close_end(circuit, true) };
+        let Some(session) = self.ends.opener(circuit) else { return self.close_end(circuit, true) };
         self.sessions.answered(session);
         if let Some(why) = self.grant(session, circuit, false) {
             self.refuse(session, why);
@@ -48,7 +48,7 @@ impl Host {
 
     /// The circuit that a neighbour made for a session cannot be used.
     pub(crate) fn unusable(&mut self, circuit: CircuitId, why: Plain) {
-        let session = self.opener_of(circuit);
+        let session = self.ends.opener(circuit);
         self.close_end(circuit, true);
         if let Some(session) = session {
             self.sessions.answered(session);
@@ -56,13 +56,9 @@ impl Host {
         }
     }
 
-    fn opener_of(&self, circuit: CircuitId) -> Option<SessionId> {
-        self.resources.get(&circuit)?.holders.first().map(|(session, _)| *session)
-    }
-
     /// No neighbour makes the circuit that a session asked for.
     pub(crate) fn answer_dial(&mut self, circuit: CircuitId, why: Refusal) {
-        let Some(resources) = self.resources.get(&circuit) else { return };
+        let Some(resources) = self.ends.get(circuit) else { return };
         if why == Refusal::NoMemory {
             tracing::warn!(
                 uid = resources.uid,
@@ -115,7 +111,7 @@ impl Provider<'_> {
 
     /// What a circuit can do over so many cables, the first of which is at `port` and has these segments, and past so many pumps.
     pub(crate) fn way(
-        &mut self,
+        &self,
         port: PortId,
         distance: (u8, u8),
         inbound: &SegmentInfo,
@@ -134,11 +130,11 @@ impl Provider<'_> {
         ring: Ring,
         (before, arrived): (u64, u64),
     ) -> Result<(), Plain> {
-        let attempt = self.resources.get_mut(&circuit).and_then(|resources| resources.attempt.take());
+        let attempt = self.ends.get_mut(circuit).and_then(|resources| resources.attempt.take());
         let segments = attempt.ok_or(Plain::System)?;
         let outbound = self.outbound_of(port, ring.segment)?;
         let way = self.way(port, (end.hops, end.pumps), &segments.inbound.info, &outbound.info);
-        let resources = self.resources.get_mut(&circuit).ok_or(Plain::System)?;
+        let resources = self.ends.get_mut(circuit).ok_or(Plain::System)?;
         if way.keeps {
             let moves = segments.generation > 0;
             let purpose = if moves { quota::Purpose::Move } else { quota::Purpose::New };
@@ -152,7 +148,7 @@ impl Provider<'_> {
 
     /// Carves the segment that a neighbour allotted for a circuit that it was asked for.
     pub(crate) fn outbound_of(&mut self, port: PortId, segment: SegmentRange) -> Result<Segment, Plain> {
-        let cable = self.cable(port).ok_or(Plain::System)?;
+        let cable = self.cables.get_mut(port).ok_or(Plain::System)?;
         cable.carve_outbound(segment).map_err(|error| {
             tracing::warn!(port = port.0, %error, "neighbour's segment is not there");
             Plain::Refused(not_there(&error))

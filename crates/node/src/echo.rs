@@ -41,7 +41,7 @@ impl Host {
         let from = self.me();
         let until = sent + ECHO_TIMEOUT;
         self.sessions.wait_for(session, Waiting::Echo { token, sent, hops: way.hops, until });
-        if let Some(cable) = self.cable(way.port) {
+        if let Some(cable) = self.cables.get_mut(way.port) {
             cable.send(&Control::Echo { from, to, token, ttl: TTL, stamp: 0, reply: false });
             cable.flush();
         }
@@ -76,7 +76,7 @@ impl Host {
         let Probe { from, to, token, ttl, stamp, reply } = probe;
         let Some(ttl) = ttl.checked_sub(1).filter(|ttl| *ttl > 0) else { return };
         let Some(way) = self.policy.links.next_hop(to) else { return };
-        if let Some(cable) = self.cable(way.port)
+        if let Some(cable) = self.cables.get_mut(way.port)
             && cable.has_room()
         {
             cable.send(&Control::Echo { from, to, token, ttl, stamp, reply });

@@ -7,7 +7,9 @@ use crate::random;
 use crate::session_id::SessionId;
 use crate::shelves::{Kept, KeptSegment, Loan, Shelves};
 use crosslane_port::posted::Lane;
+use crosslane_shm::Inbound;
 use crosslane_shm::mem::new_segment;
+use crosslane_shm::ring::Cursor;
 use crosslane_shm::state::{Sent, Snapshot, StateView};
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::Plain;
@@ -20,6 +22,12 @@ use std::time::Duration;
 /// Circuits of one stream whose segments are kept, at most: a program that stands still leaves none of them behind, while
 /// cables or a neighbour move it on and on.
 const GENERATIONS: usize = 64;
+/// Most buffers of one circuit; beyond it the oldest is forgotten.
+const BUFFERS: usize = 64;
+/// How often a stream may move to a longer segment, or try to: each time it can double, and some in vain.
+const GROWTHS: u8 = 16;
+/// A program that has stopped is about to consume one record more at most; one that has not stopped harms itself only.
+const COUNTS: u32 = 16;
 
 /// The segments of one circuit of an end.
 #[derive(Debug)]
@@ -108,11 +116,11 @@ pub struct EndResources {
     /// Segments by generation, the oldest that its program may still use first.
     pub segments: VecDeque<Segments>,
     /// What the far end may map, the oldest first.
-    pub buffers: VecDeque<(BufferId, Rc<Opened>)>,
+    buffers: VecDeque<(BufferId, Rc<Opened>)>,
     /// What was sent and has perhaps not landed.
     pub retention: Option<Kept>,
     /// Payload that went by circuits before the newest one, sent and received, bytes.
-    pub before: (u64, u64),
+    before: (u64, u64),
     /// The generation that programs were told of last.
     pub published: u32,
     /// Proof for closing.
@@ -124,11 +132,11 @@ pub struct EndResources {
     /// Who pays for the end: who asked for it until it is accepted, then its holder's user.
     pub payer: Payer,
     /// What is paid for the end, whatever circuit it has.
-    pub charges: Vec<Charge>,
+    charges: Vec<Charge>,
     /// Segments of the circuit that is being asked for.
     pub attempt: Option<Segments>,
     /// How often the stream moved for a longer ring.
-    pub growths: u8,
+    growths: u8,
     /// Bytes of the ring that it had when it did so last.
     pub grew_from: u64,
     /// Whether the stream waits for room for a longer ring.
@@ -181,6 +189,101 @@ impl EndResources {
         Ok(())
     }
 
+    /// This user has the end from now on: he pays for it, and it is pending no longer.
+    pub(crate) fn pass_to(&mut self, payer: Payer) {
+        self.charges.retain(|charge| charge.kind() != Kind::Pending);
+        self.payer = payer;
+        let segments = self.segments.iter_mut().chain(&mut self.attempt);
+        let of_segments = segments.flat_map(|segments| &mut segments.charges);
+        self.charges.iter_mut().chain(of_segments).for_each(|charge| charge.pass_to(payer));
+    }
+
+    /// The far end may map this buffer from now on.
+    pub(crate) fn keep_buffer(&mut self, buffer: BufferId, opened: Rc<Opened>) {
+        self.buffers.retain(|(known, _)| *known != buffer);
+        if self.buffers.len() >= BUFFERS {
+            self.buffers.pop_front();
+        }
+        self.buffers.push_back((buffer, opened));
+    }
+
+    /// A buffer that the far end may map.
+    pub(crate) fn buffer(&self, buffer: BufferId) -> Option<Rc<Opened>> {
+        self.buffers.iter().find(|(known, _)| *known == buffer).map(|(_, opened)| opened.clone())
+    }
+
+    /// This buffer of a session is given out no more, or all of them.
+    pub(crate) fn forget_buffers(&mut self, session: SessionId, buffer: Option<BufferId>) {
+        let is_it = |known| buffer.is_none_or(|buffer| buffer == known);
+        self.buffers.retain(|(known, opened)| !is_it(*known) || opened.owner != session);
+    }
+
+    /// The end is closed here: what its program shared is let go.
+    pub(crate) fn close(&mut self) {
+        self.state = None;
+        self.buffers.clear();
+    }
+
+    /// What its program has sent, as far as that can be told now.
+    pub(crate) fn view_sent(&self) -> Option<Sent> {
+        self.state.as_ref()?.view()?.sent()
+    }
+
+    /// Its program has left it, perhaps while it has no circuit: what is needed to send again stays.
+    pub(crate) fn leave(&mut self, moving: bool) {
+        let retained = self.segments.back().is_some_and(|newest| newest.way.keeps);
+        self.sent = if moving || retained { self.view_sent() } else { None };
+        if self.sent.is_none() {
+            self.retention = None;
+        }
+        // Those of a circuit that is being made are needed to say so.
+        let published = self.published;
+        self.segments.retain(|segments| segments.generation > published);
+    }
+
+    /// The segments that its program gets after those of this generation.
+    pub(crate) fn after(&self, generation: u32) -> Option<&Segments> {
+        let known = |next: u32| next > generation && next <= self.published;
+        self.segments.iter().find(|segments| known(segments.generation))
+    }
+
+    /// Units of the stream that have arrived by the newest segments.
+    pub(crate) fn count_arrived(&mut self) -> Option<u64> {
+        self.trim();
+        let newest = self.segments.back()?;
+        let ring = Inbound::map(&newest.inbound.open().ok()?).ok()?;
+        let fresh = Cursor::fresh(newest.ring_max, newest.rx_key, newest.before);
+        let view = self.state.as_ref().and_then(HeldState::view);
+        let reader = || {
+            let (generation, cursor) = view.as_ref()?.receiver()?;
+            (generation == newest.generation)
+                .then(|| cursor.checked(newest.ring_max, newest.rx_key))
+                .flatten()
+        };
+        let mut from = reader();
+        for _ in 0..COUNTS {
+            let arrived = from.unwrap_or(fresh).arrived(&ring);
+            // The program may have been about to consume a record and have given its room back.
+            let now = reader();
+            if now.map(|cursor| cursor.position()) == from.map(|cursor| cursor.position()) {
+                return Some(arrived);
+            }
+            from = now;
+        }
+        None
+    }
+
+    /// Bytes of the ring of a stream that may move for a longer one.
+    pub(crate) fn short_ring(&self) -> Option<u64> {
+        let newest = self.segments.back().filter(|newest| newest.way.grows && self.growths < GROWTHS);
+        newest.map(|newest| newest.ring_max)
+    }
+
+    /// The stream moves for a longer ring than this one.
+    pub(crate) fn grow_from(&mut self, ring: u64) {
+        (self.growths, self.grew_from) = (self.growths + 1, ring);
+    }
+
     /// The state, if a program uses it.
     pub(crate) fn view(&self) -> Option<StateView<Loan>> {
         self.state.as_ref().filter(|_| !self.holders.is_empty())?.view()
@@ -196,6 +299,13 @@ impl EndResources {
         let (tx, rx) = self.before;
         let port = self.segments.back().and_then(|segments| segments.port);
         (port, (moved.tx_bytes.saturating_sub(tx), moved.rx_bytes.saturating_sub(rx)))
+    }
+
+    /// Payload that went by the newest circuit, and its port, as [`Self::port_traffic`]; it counts for that one no more.
+    pub(crate) fn settle(&mut self) -> (Option<PortId>, (u64, u64)) {
+        let (port, (tx, rx)) = self.port_traffic(&self.traffic());
+        self.before = (self.before.0.wrapping_add(tx), self.before.1.wrapping_add(rx));
+        (port, (tx, rx))
     }
 
     /// Forgets segments that the program has left behind in both directions: who adopts the end goes on from what is left.

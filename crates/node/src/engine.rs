@@ -14,12 +14,11 @@
 
 mod spin;
 
-use crate::cable::Cable;
 use crate::control::ControlSocket;
 use crate::host::Host;
 use crate::session::SessionId;
 use crate::signal::{Signal, Signals};
-use crosslane_shm::arm::NextSleep;
+use crosslane_wire::PortId;
 use crosslane_wire::control::Control;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -68,8 +67,6 @@ pub struct Engine {
     accept_at: Option<Duration>,
     /// When `epoll_wait` was last called.
     looked: Duration,
-    /// By port: whether its descriptor is readable.
-    rung: Vec<bool>,
     /// The interface may have more packets.
     busy: bool,
     stopping: bool,
@@ -84,7 +81,7 @@ impl Engine {
         };
         add(control.socket(), CONTROL)?;
         add(signals.event_fd(), SIGNALS)?;
-        add(host.pumps.event_fd(), PUMPS)?;
+        add(host.transits.event_fd(), PUMPS)?;
         add(host.inbox.event_fd(), INBOX)?;
         if let Some(fd) = host.inside.event_fd() {
             add(fd, INSIDE)?;
@@ -92,10 +89,9 @@ impl Engine {
         for (queue, token) in host.ip.fds().zip(QUEUES..) {
             add(queue, token)?;
         }
-        for cable in &host.cables {
+        for cable in host.cables.iter() {
             add(cable.event_fd(), PORTS + u64::from(cable.id.0))?;
         }
-        let ports = host.cables.len();
         let most = Duration::from_micros(host.config.spin_us.into());
         Ok(Self {
             host,
@@ -109,7 +105,6 @@ impl Engine {
             last_session: 0,
             accept_at: None,
             looked: Duration::ZERO,
-            rung: vec![true; ports],
             busy: false,
             stopping: false,
         })
@@ -145,7 +140,7 @@ impl Engine {
         // Packets first: a program may wait for one, and the caches are cold for everything else that a woken daemon does.
         moved |= host.receive_packets() || (self.spin.is_hot() && host.send_more_packets());
         moved |= host.hear_neighbours();
-        host.cables.iter_mut().for_each(Cable::disarm);
+        host.cables.disarm();
         let now = host.now;
         host.handle_time();
         host.run_circuits();
@@ -177,9 +172,9 @@ impl Engine {
             }
             token @ QUEUES..PORTS => self.serve_queue(token - QUEUES, flags),
             token => {
-                let port = usize::try_from(token.saturating_sub(PORTS)).unwrap_or(usize::MAX);
-                if let Some(rung) = self.rung.get_mut(port) {
-                    *rung = true;
+                let port = u8::try_from(token.saturating_sub(PORTS)).ok().map(PortId);
+                if let Some(cable) = port.and_then(|port| self.host.cables.get_mut(port)) {
+                    cable.note_readable();
                 }
             }
         }
@@ -199,14 +194,13 @@ impl Engine {
 
     /// Handles the events of the ports whose descriptor is readable or whose time has come.
     fn poll_ports(&mut self) {
-        for index in 0..self.host.cables.len() {
-            let now = self.host.now;
-            if !std::mem::take(&mut self.rung[index]) && !self.host.cables[index].is_due(now) {
-                continue;
-            }
-            while let Some(event) = self.host.cables[index].poll_event(now) {
-                let port = self.host.cables[index].id;
-                self.host.handle_cable(port, event);
+        let now = self.host.now;
+        for port in self.host.cables.ports() {
+            if self.host.cables.get(port).is_some_and(|cable| cable.is_due(now)) {
+                while let Some(event) = self.host.cables.get_mut(port).and_then(|cable| cable.poll_event(now))
+                {
+                    self.host.handle_cable(port, event);
+                }
             }
         }
         self.host.run_circuits();
@@ -313,7 +307,7 @@ impl Engine {
         while !hit && Instant::now() < end {
             for _ in 0..LOOKS {
                 core::hint::spin_loop();
-                hit = self.host.cables.iter().any(Cable::arrived);
+                hit = self.host.cables.arrived();
                 if !hit {
                     self.busy = self.host.send_more_packets();
                     hit = self.busy;
@@ -339,15 +333,13 @@ impl Engine {
     /// Arms all channels, looks once more, and sleeps until something happens. The channels stay armed until the next turn has done
     /// what is urgent.
     fn sleep(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), Errno> {
-        let mut arrived = self.arm();
+        let mut arrived = self.host.cables.arm();
         self.host.tick();
         let before = Instant::now();
         let slept = loop {
-            let is_under_way = self.host.cables.iter().any(Cable::is_under_way);
-            let next = self.host.cables.iter_mut().map(Cable::next_sleep);
-            let next = next.fold(NextSleep::Unbounded, NextSleep::sooner);
+            let (next, is_under_way) = self.host.cables.next_sleep();
             // Stores that were under way when the engine last looked have landed now, or a later look of this loop finds them.
-            arrived |= is_under_way && self.arm();
+            arrived |= is_under_way && self.host.cables.arm();
             let time = if arrived { Some(Duration::ZERO) } else { self.timeout() };
             let timeout = next.limit(time);
             let outcome = self.wait(events, timeout);
@@ -361,11 +353,6 @@ impl Engine {
             self.patience.slept(before.elapsed());
         }
         slept
-    }
-
-    /// Arms all channels; returns whether anything has arrived meanwhile.
-    fn arm(&mut self) -> bool {
-        self.host.cables.iter_mut().fold(false, |arrived, cable| cable.arm() | arrived)
     }
 
     fn timeout(&self) -> Option<Duration> {
@@ -390,7 +377,7 @@ impl Engine {
 
     /// Sends `Goodbye` to the neighbours' daemons; the programs see the end in their status pages.
     fn say_goodbye(&mut self) {
-        for cable in &mut self.host.cables {
+        for cable in self.host.cables.iter_mut() {
             cable.send(&Control::Goodbye);
             cable.flush();
         }

@@ -14,11 +14,8 @@ impl Host {
     /// a dead process, and the far side learns by FIN or RST as it would with TCP.
     pub fn release_held(&mut self, session: SessionId, held: impl IntoIterator<Item = CircuitId>) {
         for circuit in held {
-            let Some(resources) = self.resources.get_mut(&circuit) else { continue };
-            if resources.holders.iter().all(|(holder, _)| *holder == session) {
+            if self.ends.release(session, circuit) {
                 self.close_end(circuit, false);
-            } else {
-                resources.holders.retain(|(holder, _)| *holder != session);
             }
         }
     }
@@ -27,7 +24,7 @@ impl Host {
     /// its state.
     pub(crate) fn own(&mut self, session: SessionId, circuit: CircuitId, socket: Cookie) {
         let Some(owner) = self.sessions.get_mut(session) else { return };
-        let Some(resources) = self.resources.get_mut(&circuit) else { return };
+        let Some(resources) = self.ends.get_mut(circuit) else { return };
         (resources.pid, resources.uid, resources.cookie) = (owner.pid, owner.uid, Some(socket));
         resources.program.clone_from(&owner.program);
         resources.state = owner.offered.take();
@@ -38,7 +35,7 @@ impl Host {
     /// Enters the session among the holders of the end; its word in the session's status page.
     fn hold(&mut self, session: SessionId, circuit: CircuitId) -> Option<u32> {
         let holder = self.sessions.get_mut(session)?;
-        let resources = self.resources.get_mut(&circuit)?;
+        let resources = self.ends.get_mut(circuit)?;
         if let Some((_, status)) = resources.holders.iter().find(|(holder, _)| *holder == session) {
             return Some(*status);
         }
@@ -55,7 +52,7 @@ impl Host {
     /// Hands an end to a session, from its oldest segments that still count on, with its state if it is `adopted`; the reason
     /// if that cannot be.
     pub(crate) fn grant(&mut self, session: SessionId, circuit: CircuitId, adopted: bool) -> Option<Plain> {
-        if let Some(resources) = self.resources.get_mut(&circuit) {
+        if let Some(resources) = self.ends.get_mut(circuit) {
             resources.trim();
         }
         let Some(status) = self.hold(session, circuit) else {
@@ -65,7 +62,7 @@ impl Host {
             return Some(Plain::NoSlot);
         };
         let (Some(end), Some(resources), Some(holder)) =
-            (self.policy.circuits.get(circuit), self.resources.get(&circuit), self.sessions.get_mut(session))
+            (self.policy.circuits.get(circuit), self.ends.get(circuit), self.sessions.get_mut(session))
         else {
             return Some(Plain::System);
         };
@@ -100,7 +97,7 @@ impl Host {
 
     /// Nobody holds the end any more; it was never used.
     pub(crate) fn drop_holders(&mut self, circuit: CircuitId) {
-        let Some(resources) = self.resources.get_mut(&circuit) else { return };
+        let Some(resources) = self.ends.get_mut(circuit) else { return };
         for (holder, status) in std::mem::take(&mut resources.holders) {
             if let Some(session) = self.sessions.get_mut(holder) {
                 session.held.remove(&circuit);
@@ -115,21 +112,10 @@ impl Host {
     /// `Hold`: the session's program has these ends by a `fork`, or from before the session.
     pub(crate) fn hold_all(&mut self, session: SessionId, ends: &[(CircuitId, u64)]) {
         for &(circuit, token) in ends.iter().take(HOLD_MAX) {
-            if self.proves(circuit, token) {
+            if self.ends.proves(circuit, token) {
                 self.hold(session, circuit);
             }
         }
-    }
-
-    /// Whether `token` is the end's: it is given out with the end only, so whoever knows it holds the end.
-    pub(crate) fn proves(&self, circuit: CircuitId, token: u64) -> bool {
-        self.resources.get(&circuit).is_some_and(|resources| resources.token == token)
-    }
-
-    /// Whether the end was given to the session.
-    pub(crate) fn holds(&self, session: SessionId, circuit: CircuitId) -> bool {
-        let resources = self.resources.get(&circuit);
-        resources.is_some_and(|resources| resources.holders.iter().any(|(holder, _)| *holder == session))
     }
 
     /// Programs that hold the end see how it is.
@@ -143,8 +129,7 @@ impl Host {
     /// Programs that hold the end see how it is, and are woken.
     pub(crate) fn wake_holders(&mut self, circuit: CircuitId) {
         self.show_life(circuit);
-        let Some(resources) = self.resources.get(&circuit) else { return };
-        let holders: Vec<SessionId> = resources.holders.iter().map(|(holder, _)| *holder).collect();
+        let holders: Vec<SessionId> = self.ends.holders(circuit).iter().map(|(holder, _)| *holder).collect();
         for session in holders {
             self.wake_program(session);
         }
@@ -154,7 +139,7 @@ impl Host {
 impl Provider<'_> {
     /// Programs that hold the end, which is in this state, see how it is.
     pub(crate) fn show_life(&self, circuit: CircuitId, end: &End) {
-        let Some(resources) = self.resources.get(&circuit) else { return };
+        let Some(resources) = self.ends.get(circuit) else { return };
         let word = status_of(end, resources.published);
         if let Some(engines) = self.offload {
             engines.show(circuit, word);

@@ -1,9 +1,10 @@
 //! This host: everything that the daemon knows and holds. The modules beside this one add what it does.
 
-use crate::cable::{Cable, CableEvent};
+use crate::cable::CableEvent;
+use crate::cables::Cables;
 use crate::config::{Config, own_addresses};
 use crate::counter::Counters;
-use crate::end_resources::EndResources;
+use crate::ends::Ends;
 use crate::inbox::Inbox;
 use crate::inside::Inside;
 use crate::ip::Ip;
@@ -12,15 +13,15 @@ use crate::listener::Listeners;
 use crate::netns;
 use crate::offload::Engines;
 use crate::proof::{Connected, Proof};
-use crate::pump::Pumps;
-use crate::quota::{Accounts, Charge, Kind, Ledger, descriptor_limit};
+use crate::quota::{Accounts, Kind, Ledger, descriptor_limit};
 use crate::random;
-use crate::seldom::Seldom;
 use crate::session::{Session, SessionId};
 use crate::sessions::Sessions;
 use crate::shelves::Shelves;
+use crate::signing::Signing;
 use crate::socket_table::SocketTable;
 use crate::texts::{Texts, Writer};
+use crate::transit::Transits;
 use crate::transit_wakes::TransitWakes;
 use crate::tun::Tun;
 use crate::waiters::Waiters;
@@ -28,9 +29,8 @@ use crosslane_fabric::circuit::{Death, Limits, Scope};
 use crosslane_passing::Foreign;
 use crosslane_policy::Policy;
 use crosslane_wire::local::Reply;
-use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SegmentRange, TransitId, WaiterId};
+use crosslane_wire::{HostId, PortId, WaiterId};
 use rustix::io::Errno;
-use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 mod accept;
@@ -46,11 +46,10 @@ mod quota;
 mod room;
 mod snapshot;
 mod texts;
-pub mod transit;
+mod transit;
 
 pub(crate) use provider::{Answer, Attempt, Provider};
 pub(crate) use quota::{Carved, not_there, refusal_of};
-use transit::TransitCircuit;
 
 /// Ends that each other host may have here before a program accepts them. Its share of a window is used up before: with a
 /// smaller number one user there could take it from the others of his host.
@@ -58,8 +57,6 @@ const PENDING_MAX: usize = 65536;
 /// What programs of other namespaces are told where the kernel does not say whose a socket is.
 const NAMESPACE: &str = "this program is in another network namespace than the daemon, and the kernel cannot tell their sockets \
                          apart (Linux before 5.14): run a daemon in that namespace";
-/// Threads that pump.
-const PUMPS: usize = 1;
 
 /// Everything.
 pub struct Host {
@@ -67,20 +64,16 @@ pub struct Host {
     pub config: Config,
     /// Time since the daemon started, as of this turn of the engine.
     pub now: Duration,
-    /// Our ports, in the order of their ids.
-    pub cables: Vec<Cable>,
+    /// Our ports, with their cables.
+    pub cables: Cables,
     /// What is known of the network, and what is decided by it.
     pub policy: Policy,
     /// What the ends hold.
-    pub resources: HashMap<CircuitId, EndResources>,
-    /// Where in its port's inbound memory the segment of each channel lies, and what is paid for that.
-    pub memory: HashMap<ChannelId, (SegmentRange, Charge)>,
+    pub ends: Ends,
     /// How programs of this host reach each other.
     pub inside: Inside,
-    /// Circuits that pass through.
-    pub transit_circuits: BTreeMap<TransitId, TransitCircuit>,
-    /// What moves their bytes.
-    pub pumps: Pumps,
+    /// Circuits that pass through, and what moves their bytes.
+    pub transits: Transits,
     /// What copies for programs; none before the first that wants it.
     pub offload: Option<Engines>,
     /// Wakes that cross this host.
@@ -105,14 +98,8 @@ pub struct Host {
     pub accounts: Accounts,
     /// Descriptors that are kept for streams.
     pub shelves: Shelves,
-    /// For messages of neighbours.
-    pub buffer: Vec<u8>,
-    /// Whether our link states are signed, and whether we check those of others.
-    pub signing: (bool, bool),
-    /// Link states that were not believed, as far as that was said.
-    pub refused_records: u64,
-    /// Says that there were.
-    pub refused_records_said: Seldom,
+    /// Whether link states are signed and checked.
+    pub signing: Signing,
     start: Instant,
     netns: Option<u64>,
     /// A number of this life of the daemon.
@@ -124,11 +111,7 @@ impl Host {
     ///
     /// # Errors
     /// An eventfd cannot be made, or the kernel has no netlink sockets.
-    pub fn new(
-        config: Config,
-        (cables, inside): (Vec<Cable>, Inside),
-        tun: Option<Tun>,
-    ) -> Result<Self, Errno> {
+    pub fn new(config: Config, (cables, inside): (Cables, Inside), tun: Option<Tun>) -> Result<Self, Errno> {
         let me = config.addresses.me;
         let limits = Limits { pending: PENDING_MAX, patience: config.resume };
         let mut policy = Policy::new(me, incarnation(), limits);
@@ -138,7 +121,6 @@ impl Host {
         }
         let windows = cables.iter().map(|cable| (Kind::Window(cable.id), cable.window().circuits_bytes()));
         let ledger = Ledger::new(config.quota.clone(), descriptor_limit(), windows);
-        let ports: Vec<PortId> = cables.iter().map(|cable| cable.id).collect();
         let sockets = SocketTable::open()?;
         if !sockets.works() {
             let hint = "load the kernel module tcp_diag (CONFIG_INET_TCP_DIAG)";
@@ -153,16 +135,15 @@ impl Host {
             );
         }
         let inbox = Inbox::new()?;
-        let pumps = Pumps::new(PUMPS, Duration::from_micros(config.spin_us.into()))?;
+        let transits = Transits::new(Duration::from_micros(config.spin_us.into()))?;
+        let ports = cables.ports();
         Ok(Self {
             now: Duration::ZERO,
             cables,
             policy,
-            resources: HashMap::new(),
-            memory: HashMap::new(),
+            ends: Ends::default(),
             inside,
-            transit_circuits: BTreeMap::new(),
-            pumps,
+            transits,
             offload: None,
             transit_wakes: TransitWakes::default(),
             sessions: Sessions::default(),
@@ -176,10 +157,7 @@ impl Host {
             shelves: Shelves::new(descriptor_limit(), ledger.clone()),
             accounts: Accounts::new(ledger, ports),
             netns,
-            buffer: Vec::new(),
-            signing: (false, false),
-            refused_records: 0,
-            refused_records_said: Seldom::default(),
+            signing: Signing::default(),
             start: Instant::now(),
             life: random::u64(),
             config,
@@ -188,8 +166,7 @@ impl Host {
 
     /// Signs and checks link states with these keys from now on.
     pub fn use_keys(&mut self, keys: KeyRing) {
-        self.signing = (keys.signs(), keys.checks());
-        self.refused_records = 0;
+        self.signing.begin(&keys);
         self.policy.links.use_keys(Box::new(keys));
     }
 
@@ -234,11 +211,6 @@ impl Host {
         Some((socket.connected()?, self.scope_of(&socket)))
     }
 
-    /// A cable by its port.
-    pub fn cable(&mut self, port: PortId) -> Option<&mut Cable> {
-        self.cables.get_mut(usize::from(port.0))
-    }
-
     /// A program or tool connected.
     pub fn add_session(&mut self, id: SessionId, socket: Foreign) {
         let mut session = match Session::new(id, socket, self.accounts.ledger().clone(), self.now) {
@@ -262,8 +234,7 @@ impl Host {
 
     /// The daemon goes down: all circuits are dead, and the programs see it.
     pub fn shut_down(&mut self) {
-        let ends: Vec<CircuitId> = self.resources.keys().copied().collect();
-        for circuit in ends {
+        for circuit in self.ends.circuits() {
             self.policy.circuits.kill(circuit, Death::Shutdown);
         }
         self.run_circuits();
@@ -292,8 +263,7 @@ impl Host {
 
     /// A cable came up or went down.
     pub fn handle_cable(&mut self, port: PortId, event: CableEvent) {
-        let name =
-            self.cables.get(usize::from(port.0)).map(|cable| cable.config.name.clone()).unwrap_or_default();
+        let name = self.cables.name(port).unwrap_or_default();
         match event {
             CableEvent::Up(agreement) => {
                 tracing::info!(port = %name, peer = %agreement.peer, epoch = %agreement.epoch, "cable is up");
@@ -318,9 +288,8 @@ impl Host {
 
     /// When the daemon must act even if nothing happens.
     pub fn deadline(&self) -> Option<Duration> {
-        let cables = self.cables.iter().filter_map(|cable| cable.deadline(self.now)).min();
         let waiting = [self.sessions.deadline(), self.accounts.deadline()].into_iter().flatten().min();
-        [cables, waiting, self.policy.poll_deadline()].into_iter().flatten().min()
+        [self.cables.deadline(self.now), waiting, self.policy.poll_deadline()].into_iter().flatten().min()
     }
 }
 

@@ -17,7 +17,7 @@ mod unreachable;
 
 pub(crate) use genuine::may_come_by;
 
-use crate::cable::Cable;
+use crate::cables::Cables;
 use crate::config::Config;
 use crate::counter::Counters;
 use crate::seldom::Seldom;
@@ -44,8 +44,8 @@ pub struct Network<'a> {
     pub config: &'a Config,
     /// Who is where.
     pub links: &'a Links,
-    /// Our ports, in the order of their ids.
-    pub cables: &'a mut [Cable],
+    /// Our ports.
+    pub cables: &'a mut Cables,
     /// What is counted.
     pub counters: &'a mut Counters,
     /// The daemon's clock, as of this turn of the engine.
@@ -116,13 +116,14 @@ impl Ip {
             bytes += len;
             self.originate(&mut message[..len], network);
             if count == 1 {
-                network.wake_sleepers();
+                // Neighbours that sleep hear of packets at once: of the first before the next is read, of all before anything else.
+                network.cables.flush();
             }
         }
         self.packet = message;
         self.asked |= count > 0;
         if count > 1 {
-            network.wake_sleepers();
+            network.cables.flush();
         }
         count > 0
     }
@@ -136,12 +137,12 @@ impl Ip {
     pub fn receive(&mut self, network: &mut Network<'_>) -> bool {
         let mut any = false;
         let mut message = std::mem::take(&mut self.packet);
-        for index in 0..network.cables.len() {
-            let from = network.cables[index].id;
+        for from in network.cables.ports() {
             let (mut count, mut bytes) = (0, 0);
             let refused = network.counters.ip_refused_packets;
             while count < BATCH && bytes < BATCH_BYTES {
-                let Some(len) = network.cables[index].receive_ip(&mut message) else { break };
+                let cable = network.cables.get_mut(from);
+                let Some(len) = cable.and_then(|cable| cable.receive_ip(&mut message)) else { break };
                 any = true;
                 count += 1;
                 bytes += len;
@@ -149,15 +150,17 @@ impl Ip {
                     network.counters.ip_dropped_packets += 1;
                 }
             }
-            if network.counters.ip_refused_packets - refused > REFUSED {
-                network.cables[index].rest(network.now);
+            if network.counters.ip_refused_packets - refused > REFUSED
+                && let Some(cable) = network.cables.get_mut(from)
+            {
+                cable.rest(network.now);
             }
         }
         self.packet = message;
         if any {
             // What our kernel answers at once, it has answered by now; that rings too.
             if !self.send_more(network) {
-                network.wake_sleepers();
+                network.cables.flush();
             }
         }
         any
@@ -259,17 +262,11 @@ impl Network<'_> {
         self.config.addresses.me
     }
 
-    /// Neighbours that sleep hear of packets at once: of the first before the next is read, and of all before anything
-    /// else is done.
-    fn wake_sleepers(&mut self) {
-        self.cables.iter_mut().for_each(Cable::flush);
-    }
-
     /// Sends a packet towards `host`; `false` if that cannot be. Never back to where it came from: while routes change,
     /// two hosts may each think that the way is through the other.
     fn forward(&mut self, host: HostId, message: &[u8], from: Option<PortId>) -> bool {
         let Some(way) = self.links.next_hop(host).filter(|way| Some(way.port) != from) else { return false };
-        self.cables.get_mut(usize::from(way.port.0)).is_some_and(|cable| cable.send_ip(host, message))
+        self.cables.get_mut(way.port).is_some_and(|cable| cable.send_ip(host, message))
     }
 
     /// Sends a packet by all cables but one; whether by any.

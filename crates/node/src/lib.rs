@@ -1,19 +1,20 @@
 //! What runs on a host: the daemon `crosslaned`.
 //!
-//! One thread, one epoll ([`engine`]), over one struct ([`host`]) that has the owners of everything do their part: cables, which are set up
-//! over the scratchpads ([`cable`]) and carry messages to neighbours ([`channel`], [`neighbour`]); programs' sessions ([`sessions`],
-//! [`session`], [`request`]), the segments of their circuits ([`circuit`], [`dial`], [`answer`], [`end_resources`], [`holders`],
-//! [`inside`]) and their wake events ([`waiters`], [`waker`]; those of circuits in transit, [`transit_wakes`]); IP ([`tun`], [`ip`]); the
-//! engine that copies for programs ([`offload`]); descriptors of streams ([`shelves`]); what each user and neighbour may have
-//! ([`quota`]); what the daemon reports about itself (a [`snapshot`], of which another thread makes [`texts`]: [`status`], [`metrics`]). An
-//! owner does not know the host: it is given what it needs, and returns what is to be done. What becomes of a circuit is decided in
-//! `crosslane_policy` and `crosslane_fabric`, which are pure.
+//! One thread, one epoll ([`engine`]), over one struct ([`host`]) that has the owners of everything do their part: [`cables`], which are set up
+//! over the scratchpads ([`cable`]) and carry messages to neighbours ([`channel`], [`neighbour`]; [`signing`]); programs' sessions ([`sessions`],
+//! [`session`], [`request`]), the [`ends`] of their circuits with their segments ([`circuit`], [`dial`], [`answer`], [`end_resources`],
+//! [`holders`], [`inside`]) and their wake events ([`waiters`], [`waker`]); circuits in [`transit`] and their wakes ([`pump`],
+//! [`transit_wakes`]); IP ([`tun`], [`ip`]); the engine that copies for programs ([`offload`]); descriptors of streams ([`shelves`]);
+//! what each user and neighbour may have ([`quota`]); what the daemon reports about itself (a [`snapshot`], of which another thread
+//! makes [`texts`]: [`status`], [`metrics`]). An owner does not know the host: it is given what it needs, and returns what is to be
+//! done. What becomes of a circuit is decided in `crosslane_policy` and `crosslane_fabric`, which are pure.
 
 pub mod accept;
 pub mod address;
 pub mod answer;
 pub mod buffer;
 pub mod cable;
+pub mod cables;
 pub mod channel;
 pub mod circuit;
 pub mod config;
@@ -23,6 +24,7 @@ pub mod daemon;
 pub mod dial;
 pub mod echo;
 pub mod end_resources;
+pub mod ends;
 pub mod engine;
 mod eventfd;
 pub mod given;
@@ -58,12 +60,14 @@ pub mod sessions;
 pub mod shelves;
 pub mod sight;
 pub mod signal;
+pub mod signing;
 pub mod snapshot;
 pub mod socket_table;
 pub mod source;
 pub mod status;
 pub mod status_page;
 pub mod texts;
+pub mod transit;
 pub mod transit_wakes;
 pub mod tun;
 pub mod waiters;

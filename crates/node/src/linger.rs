@@ -17,28 +17,19 @@ impl Host {
     pub(crate) fn leave_segments(&mut self, circuit: CircuitId) -> bool {
         let moving = self.policy.circuits.get(circuit).is_some_and(|end| end.moving.is_some());
         let whole = moving || (self.go_on(circuit) && self.tell_gone(circuit).is_some());
-        let Some(resources) = self.resources.get_mut(&circuit) else { return whole };
-        let retained = resources.segments.back().is_some_and(|newest| newest.way.keeps);
-        resources.sent = None;
-        if moving || retained {
-            resources.sent = resources.state.as_ref().and_then(|state| state.view()?.sent());
+        if let Some(resources) = self.ends.get_mut(circuit) {
+            resources.leave(moving);
         }
-        if resources.sent.is_none() {
-            resources.retention = None;
-        }
-        // Those of a circuit that is being made are needed to say so.
-        let published = resources.published;
-        resources.segments.retain(|segments| segments.generation > published);
         whole
     }
 
     /// A program may leave before it has seen that its stream goes on by other segments: then what the far end lacks is sent by
     /// those. Whether nothing is missing.
     fn go_on(&mut self, circuit: CircuitId) -> bool {
-        let Some(resources) = self.resources.get(&circuit).filter(|resources| resources.published > 0) else {
+        let Some(resources) = self.ends.get(circuit).filter(|resources| resources.published > 0) else {
             return true;
         };
-        let sent = resources.state.as_ref().and_then(|state| state.view()?.sent());
+        let sent = resources.view_sent();
         let newest = resources.segments.back().filter(|newest| newest.generation == resources.published);
         let (Some(sent), Some(newest)) = (sent, newest) else { return true };
         if sent.generation == newest.generation {
@@ -51,11 +42,11 @@ impl Host {
     /// If the local program has exited: sends again, from stream offset `arrived` on, what the far side lacks, then closes.
     pub(crate) fn finish(&mut self, circuit: CircuitId, arrived: u64) {
         if self.policy.circuits.get(circuit).is_some_and(|end| matches!(end.state, State::Closing(_))) {
-            let sent = self.resources.get(&circuit).and_then(|resources| resources.sent);
+            let sent = self.ends.get(circuit).and_then(|resources| resources.sent);
             let whole = sent.is_none_or(|sent| self.send_rest(circuit, arrived, sent));
             let whole = whole && self.tell_gone(circuit).is_some();
             if !whole {
-                let uid = self.resources.get(&circuit).map(|resources| resources.uid);
+                let uid = self.ends.uid(circuit);
                 tracing::warn!(uid, %circuit, "what a program sent before it left is lost; the stream is broken off");
             }
             self.policy.circuits.finish(circuit, !whole);
@@ -65,7 +56,7 @@ impl Host {
     /// Tells the far end of a stream that has moved that nobody is left here, behind all that was sent: the kernel's FIN, which may
     /// have overtaken that, does not count there. `None` if it cannot be told.
     fn tell_gone(&mut self, circuit: CircuitId) -> Option<()> {
-        let newest = self.resources.get(&circuit)?.segments.back()?;
+        let newest = self.ends.newest(circuit)?;
         if newest.generation == 0 {
             return Some(());
         }
@@ -98,13 +89,13 @@ impl Host {
 
     /// Where the rest is stored. A queue of stores is not the program's: who holds up its lock would hold up the daemon.
     fn ring_of_rest(&mut self, circuit: CircuitId) -> Option<Outbound> {
-        let newest = self.resources.get(&circuit)?.segments.back()?;
+        let newest = self.ends.newest(circuit)?;
         let outbound = newest.outbound.as_ref()?;
         if outbound.info.memory != MemoryKind::Queue {
             return Outbound::map(&outbound.open().ok()?).ok();
         }
         let (port, range) = (newest.port?, newest.far_range?);
-        Outbound::map(&self.cable(port)?.queue_beside(range).ok()?).ok()
+        Outbound::map(&self.cables.get_mut(port)?.queue_beside(range).ok()?).ok()
     }
 
     /// Pushes the units from `arrived` on into the end's newest segments; `None` if not all of them are at hand, or there is
@@ -112,7 +103,7 @@ impl Host {
     fn push_rest(&mut self, circuit: CircuitId, arrived: u64, sent: Sent) -> Option<Option<WaiterId>> {
         let ring = self.ring_of_rest(circuit)?;
         let role = self.policy.circuits.get(circuit)?.role;
-        let resources = self.resources.get(&circuit)?;
+        let resources = self.ends.get(circuit)?;
         let newest = resources.segments.back()?;
         let end = sent.units - u64::from(sent.turn.is_some());
         let begin = arrived.max(1);

@@ -25,32 +25,30 @@ impl Host {
     /// Handles the messages that wait on all cables; whether there were any.
     pub fn hear_neighbours(&mut self) -> bool {
         let mut heard = false;
-        for index in 0..self.cables.len() {
-            let mut buffer = std::mem::take(&mut self.buffer);
+        for port in self.cables.ports() {
             let end = self.elapsed() + TURN;
             let mut talk = 0;
             for number in 0..BATCH {
                 if number > 0 && self.elapsed() >= end {
                     break;
                 }
-                let cable = &mut self.cables[index];
-                let port = cable.id;
-                let Some(message) = cable.receive(&mut buffer) else { break };
+                let Some(message) = self.cables.receive(port) else { break };
                 heard = true;
                 talk += usize::from(is_talk(&message));
-                if talk > TALK {
+                if talk > TALK
+                    && let Some(cable) = self.cables.get_mut(port)
+                {
                     cable.rest(self.now);
                 }
                 self.handle_message(port, message);
             }
-            self.buffer = buffer;
         }
         heard
     }
 
     /// Sends the link states that are owed, as far as there is room, and rings neighbours that sleep.
     pub fn tell_neighbours(&mut self) {
-        for cable in &mut self.cables {
+        for cable in self.cables.iter_mut() {
             while cable.has_room() {
                 let Some(records) = self.policy.poll_link_states(cable.id) else { break };
                 cable.send(&records);
@@ -60,23 +58,7 @@ impl Host {
         self.send_owed_wakes();
         self.charge_neighbours();
         self.policy.follow_links(self.now);
-        if !self.policy.links.refused().is_empty() {
-            self.note_refused_records();
-        }
-    }
-
-    /// Says that link states were not believed, if there were more of them.
-    fn note_refused_records(&mut self) {
-        let refused = self.policy.links.refused();
-        let count = refused.values().map(|refused| refused.count).sum();
-        let last = refused.iter().max_by_key(|(_, refused)| refused.count);
-        if count > self.refused_records
-            && let Some((host, refused)) = last
-            && self.refused_records_said.take(self.now).is_some()
-        {
-            tracing::warn!(%host, why = %refused.why, count, "link states in that host's name are not believed");
-            self.refused_records = count;
-        }
+        self.signing.note_refused(self.policy.links.refused(), self.now);
     }
 
     fn handle_message(&mut self, port: PortId, message: Control) {

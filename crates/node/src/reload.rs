@@ -53,7 +53,7 @@ impl Host {
 
     fn reload_keys(&mut self, new: &Config) {
         match KeyRing::load(new) {
-            Ok(keys) if keys.signs() || keys.checks() || self.signing != (false, false) => {
+            Ok(keys) if keys.signs() || keys.checks() || self.signing.both() != (false, false) => {
                 tracing::info!(signs = keys.signs(), checks = keys.checks(), "keys were read again");
                 (self.config.key, self.config.keys) = (new.key.clone(), new.keys.clone());
                 self.use_keys(keys);

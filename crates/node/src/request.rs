@@ -123,7 +123,7 @@ impl Host {
         }
         self.remove_waiters(session.waiters);
         if !session.buffers.is_empty() {
-            self.forget_buffers(id);
+            self.ends.forget_buffers(id, None);
         }
         if let Some(engines) = &mut self.offload {
             engines.remove(id);

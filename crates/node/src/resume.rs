@@ -1,22 +1,16 @@
 //! Streams that go on over another circuit: decision 11. What is tried is decided in `crosslane_policy::resume`; here is what it
 //! means for memory and programs.
 
-use crate::end_resources::HeldState;
 use crate::host::{Host, Provider};
 use crate::quota::{Charge, Purpose};
 use crate::session::SessionId;
 use core::sync::atomic::{Ordering, fence};
 use crosslane_fabric::circuit::{End, State};
 use crosslane_policy::Asked;
-use crosslane_shm::Inbound;
-use crosslane_shm::ring::Cursor;
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::{Plain, Reply};
 use crosslane_wire::{CircuitId, PortId, SegmentRange};
 use std::os::fd::AsFd;
-
-/// A program that has stopped is about to consume one record more at most; one that has not stopped harms itself only.
-const COUNTS: u32 = 16;
 
 impl Host {
     /// The end's circuit is lost: its programs stop at what they have.
@@ -24,10 +18,10 @@ impl Host {
         self.counters.moves += 1;
         self.show_life(circuit);
         let now = self.elapsed();
-        if let Some(resources) = self.resources.get_mut(&circuit) {
+        if let Some(resources) = self.ends.get_mut(circuit) {
             resources.lost_at.get_or_insert(now);
         }
-        let uid = self.resources.get(&circuit).map(|resources| resources.uid);
+        let uid = self.ends.uid(circuit);
         if let Some(end) = self.policy.circuits.get(circuit) {
             tracing::info!(uid, %circuit, tuple = %end.tuple, "circuit is lost; the stream looks for another");
         }
@@ -56,15 +50,13 @@ impl Host {
         token: u64,
         generation: u32,
     ) -> Option<()> {
-        let resources = self.resources.get_mut(&circuit).filter(|resources| resources.token == token)?;
+        let resources = self.ends.get_mut(circuit).filter(|resources| resources.token == token)?;
         resources.trim();
-        let published = resources.published;
-        let known = |next: u32| next > generation && next <= published;
-        let next = resources.segments.iter().find(|segments| known(segments.generation))?;
+        let next = resources.after(generation)?;
         let (outbound, retention) = (next.outbound.as_ref()?, resources.retention.as_ref());
         let reply = Reply::Resumed {
             generation: next.generation,
-            newest: next.generation == published,
+            newest: next.generation == resources.published,
             limit: next.before,
             arrived: next.arrived,
             rx_key: next.rx_key,
@@ -80,8 +72,7 @@ impl Host {
     /// Programs are told of the newest circuit, and woken.
     fn publish(&mut self, circuit: CircuitId) {
         let now = self.elapsed();
-        let (Some(end), Some(resources)) =
-            (self.policy.circuits.get(circuit), self.resources.get_mut(&circuit))
+        let (Some(end), Some(resources)) = (self.policy.circuits.get(circuit), self.ends.get_mut(circuit))
         else {
             return;
         };
@@ -98,7 +89,7 @@ impl Host {
     /// The end goes on over its newest circuit: programs get its segments, or what they left behind is sent.
     pub(crate) fn goes_on(&mut self, circuit: CircuitId, arrived: u64) {
         let generation = self.policy.circuits.get(circuit).map(|end| end.generation);
-        let newest = self.resources.get_mut(&circuit).and_then(|resources| resources.segments.back_mut());
+        let newest = self.ends.get_mut(circuit).and_then(|resources| resources.segments.back_mut());
         if let Some(newest) = newest.filter(|newest| Some(newest.generation) == generation) {
             newest.arrived = arrived;
         }
@@ -112,7 +103,7 @@ impl Host {
         if matches!(end.state, State::Closing(_)) {
             return None;
         }
-        self.provider().count_arrived(circuit)
+        self.ends.get_mut(circuit)?.count_arrived()
     }
 }
 
@@ -133,7 +124,7 @@ impl Provider<'_> {
         arrived: u64,
     ) -> Result<(SegmentRange, Charge, u64), Refusal> {
         let now = self.now;
-        let resources = self.resources.get_mut(&circuit).ok_or(Refusal::Unknown)?;
+        let resources = self.ends.get_mut(circuit).ok_or(Refusal::Unknown)?;
         if !resources.may_move() {
             return Err(Refusal::NoMemory);
         }
@@ -142,41 +133,14 @@ impl Provider<'_> {
         let payer = resources.payer;
         let (segments, (range, window)) = self.answering_segments(port, asked, arrived, payer)?;
         let key = segments.rx_key;
-        let resources = self.resources.get_mut(&circuit).ok_or(Refusal::Unknown)?;
+        let resources = self.ends.get_mut(circuit).ok_or(Refusal::Unknown)?;
         if segments.way.keeps
             && resources.keep_sent((self.accounts.ledger(), self.shelves), Purpose::Move).is_err()
         {
-            self.free_inbound(port, range);
+            self.cables.free_inbound(port, range);
             return Err(Refusal::NoMemory);
         }
         self.push_segments((circuit, end), port, segments);
         Ok((range, window, key))
-    }
-
-    /// Units of the stream that have arrived by the newest segments.
-    pub(crate) fn count_arrived(&mut self, circuit: CircuitId) -> Option<u64> {
-        let resources = self.resources.get_mut(&circuit)?;
-        resources.trim();
-        let newest = resources.segments.back()?;
-        let ring = Inbound::map(&newest.inbound.open().ok()?).ok()?;
-        let fresh = Cursor::fresh(newest.ring_max, newest.rx_key, newest.before);
-        let view = resources.state.as_ref().and_then(HeldState::view);
-        let reader = || {
-            let (generation, cursor) = view.as_ref()?.receiver()?;
-            (generation == newest.generation)
-                .then(|| cursor.checked(newest.ring_max, newest.rx_key))
-                .flatten()
-        };
-        let mut from = reader();
-        for _ in 0..COUNTS {
-            let arrived = from.unwrap_or(fresh).arrived(&ring);
-            // The program may have been about to consume a record and have given its room back.
-            let now = reader();
-            if now.map(|cursor| cursor.position()) == from.map(|cursor| cursor.position()) {
-                return Some(arrived);
-            }
-            from = now;
-        }
-        None
     }
 }

@@ -7,6 +7,7 @@
 //! there is room for none it waits until some is given back.
 
 use crate::cable::Cable;
+use crate::end_resources::EndResources;
 use crate::host::{Attempt, Host, Provider};
 use crate::quota::{Payer, Purpose};
 use crosslane_fabric::circuit::{Death, Path, State};
@@ -25,8 +26,6 @@ const SHORT_RELAYED: u64 = 16 * 1024;
 const NEW_LONG: u64 = 4;
 /// What streams that become longer leave to new ones: one part of so many.
 const KEPT_FROM_GROWN: u64 = 4;
-/// How often a stream may move to a longer segment, or try to: each time it can double, and some in vain.
-const GROWTHS: u8 = 16;
 
 /// Bytes of a long ring where circuits have `circuits` bytes of a window, `ring_max` at most.
 fn long_ring(circuits: u64, ring_max: u64) -> u64 {
@@ -54,22 +53,23 @@ fn has_room(cable: &Cable, ring: u64, kept: u64) -> bool {
 
 impl Provider<'_> {
     /// Bytes of the longest ring that a stream gets at this port.
-    pub(crate) fn long_ring(&mut self, port: PortId) -> u64 {
+    pub(crate) fn long_ring(&self, port: PortId) -> u64 {
         let ring_max = self.config.ring_max;
-        self.cable(port).map_or(ring_max, |cable| long_ring(cable.window().circuits_bytes(), ring_max))
+        let cable = self.cables.get(port);
+        cable.map_or(ring_max, |cable| long_ring(cable.window().circuits_bytes(), ring_max))
     }
 
     /// Bytes of a short ring on this path. Where streams do not move it is as long as it may become.
-    pub(crate) fn short_ring(&mut self, path: Path) -> u64 {
+    pub(crate) fn short_ring(&self, path: Path) -> u64 {
         let (long, resumes) = (self.long_ring(path.port), self.resumes());
-        let window = self.cable(path.port).map_or(0, |cable| cable.window().bytes());
+        let window = self.cables.get(path.port).map_or(0, |cable| cable.window().bytes());
         if resumes { short_ring(window, path.hops, long) } else { long }
     }
 
     /// Bytes of the ring that a new stream gets on this path now: a long one if the window has plenty of room.
-    pub(crate) fn new_ring(&mut self, path: Path) -> u64 {
+    pub(crate) fn new_ring(&self, path: Path) -> u64 {
         let (long, short) = (self.long_ring(path.port), self.short_ring(path));
-        let ample = self.cable(path.port).is_some_and(|cable| {
+        let ample = self.cables.get(path.port).is_some_and(|cable| {
             let circuits = cable.window().circuits_bytes();
             has_room(cable, long, circuits - circuits / NEW_LONG)
         });
@@ -77,16 +77,16 @@ impl Provider<'_> {
     }
 
     /// Bytes of the longest ring above `least` bytes that a stream which moves may have at this port now.
-    fn ring_above(&mut self, port: PortId, least: u64) -> Option<u64> {
+    fn ring_above(&self, port: PortId, least: u64) -> Option<u64> {
         let long = self.long_ring(port);
-        let cable = self.cable(port)?;
+        let cable = self.cables.get(port)?;
         let kept = cable.window().circuits_bytes() / KEPT_FROM_GROWN;
         let halves = core::iter::successors(Some(long), |ring| Some(ring / 2));
         halves.take_while(|ring| *ring > least).find(|ring| has_room(cable, *ring, kept))
     }
 
     /// Bytes of the ring that a stream which moves gets on this path; less than `refused`, if a ring of so many bytes was.
-    pub(crate) fn moved_ring(&mut self, path: Path, refused: Option<u64>) -> u64 {
+    pub(crate) fn moved_ring(&self, path: Path, refused: Option<u64>) -> u64 {
         let short = self.short_ring(path);
         let ring = self.ring_above(path.port, short).unwrap_or(short);
         refused.map_or(ring, |refused| ring.min((refused / 2).max(short)))
@@ -115,8 +115,8 @@ impl Host {
         let Some(end) = self.policy.circuits.get(circuit).filter(|end| end.generation == generation) else {
             return;
         };
-        if end.state == State::Open && self.proves(circuit, token) {
-            let tried = self.resources.get(&circuit).map_or(0, |resources| resources.grew_from);
+        if end.state == State::Open && self.ends.proves(circuit, token) {
+            let tried = self.ends.get(circuit).map_or(0, |resources| resources.grew_from);
             self.try_grow(circuit, tried);
         }
     }
@@ -132,19 +132,14 @@ impl Host {
             return;
         }
         let Some(port) = self.policy.port_of(circuit) else { return };
-        let Some(resources) = self.resources.get(&circuit).filter(|resources| resources.growths < GROWTHS)
-        else {
-            return;
-        };
-        let newest = resources.segments.back().filter(|newest| newest.way.grows);
-        let Some(ring) = newest.map(|newest| newest.ring_max) else { return };
+        let Some(ring) = self.ends.get(circuit).and_then(EndResources::short_ring) else { return };
         let has_room = ring > tried && self.provider().ring_above(port, ring).is_some();
-        let Some(resources) = self.resources.get_mut(&circuit) else { return };
+        let Some(resources) = self.ends.get_mut(circuit) else { return };
         if has_room {
-            (resources.growths, resources.grew_from) = (resources.growths + 1, ring);
+            resources.grow_from(ring);
             self.policy.circuits.lose(circuit, Death::Cable);
         } else if !std::mem::replace(&mut resources.outgrown, true)
-            && let Some(cable) = self.cable(port)
+            && let Some(cable) = self.cables.get_mut(port)
         {
             cable.outgrown.push_back(circuit);
         }
@@ -152,8 +147,8 @@ impl Host {
 
     /// Room was given back at a port: a stream that waits for some may have it.
     pub(crate) fn grow_next(&mut self, port: PortId) {
-        while let Some(circuit) = self.cable(port).and_then(|cable| cable.outgrown.pop_front()) {
-            if let Some(resources) = self.resources.get_mut(&circuit) {
+        while let Some(circuit) = self.cables.get_mut(port).and_then(|cable| cable.outgrown.pop_front()) {
+            if let Some(resources) = self.ends.get_mut(circuit) {
                 resources.outgrown = false;
                 return self.try_grow(circuit, 0);
             }

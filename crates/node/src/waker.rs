@@ -48,7 +48,7 @@ impl Host {
     /// `WantWaker`: answers, now or when the neighbour has.
     pub fn want_waker(&mut self, session: SessionId, (circuit, token): (CircuitId, u64), waiter: WaiterId) {
         let far =
-            self.policy.circuits.get(circuit).filter(|_| self.proves(circuit, token)).map(|end| end.far);
+            self.policy.circuits.get(circuit).filter(|_| self.ends.proves(circuit, token)).map(|end| end.far);
         match far {
             None => self.answer_waker(session, None),
             Some(Far::Here(other)) => {
@@ -64,7 +64,7 @@ impl Host {
 
     /// `Ring`: rings the far side's waiter for a program that cannot.
     pub fn wake_far(&mut self, circuit: CircuitId, token: u64, waiter: WaiterId) {
-        if !self.proves(circuit, token) {
+        if !self.ends.proves(circuit, token) {
             return;
         }
         match self.policy.circuits.get(circuit).map(|end| end.far) {
@@ -76,7 +76,7 @@ impl Host {
 
     /// `RingHere`: rings the waiter of another program that holds this end.
     pub fn wake_here(&mut self, circuit: CircuitId, token: u64, waiter: WaiterId) {
-        if self.proves(circuit, token) {
+        if self.ends.proves(circuit, token) {
             self.wake_waiter(circuit, waiter);
         }
     }
@@ -89,12 +89,12 @@ impl Host {
                 if self.pass_want((transit, side), channel, waiter) {
                     return;
                 }
-                self.pump_waiter(transit, waiter)
+                self.transits.waiter(transit, waiter)
             }
             None => None,
         };
         let waker = event.and_then(|event| event.waker().ok());
-        let Some(cable) = self.cable(port) else { return };
+        let Some(cable) = self.cables.get_mut(port) else { return };
         let doorbell = waker.and_then(|waker| cable.export_waker(&waker));
         cable.send(&Control::Waker { channel, waiter, doorbell });
     }
@@ -106,7 +106,7 @@ impl Host {
         (channel, waiter): (ChannelId, WaiterId),
         doorbell: Option<Doorbell>,
     ) {
-        let mut waker = self.cable(port).and_then(|cable| cable.import_waker(doorbell));
+        let mut waker = self.cables.get_mut(port).and_then(|cable| cable.import_waker(doorbell));
         let is_it = |waiting: &Waiting| matches!(waiting, Waiting::Waker { port: at, channel: there, waiter: which, .. } if (*at, *there, *which) == (port, channel, waiter));
         match self.sessions.waiting_for(is_it).first().copied() {
             Some(session) => {
@@ -129,7 +129,7 @@ impl Host {
                 if self.pass_wake((transit, side), waiter) {
                     return;
                 }
-                if let Some(event) = self.pump_waiter(transit, waiter) {
+                if let Some(event) = self.transits.waiter(transit, waiter) {
                     event.wake();
                     self.counters.wakes += 1;
                 }
@@ -182,15 +182,13 @@ impl Host {
     /// Has a waiter of the neighbour's rung that sleeps on this channel.
     pub(crate) fn wake_neighbour(&mut self, channel: ChannelId, waiter: WaiterId) {
         let Some((port, peer)) = self.neighbour_of(channel) else { return };
-        if let Some(cable) = self.cable(port) {
-            cable.send(&Control::Wake { channel: peer, waiter });
-        }
+        self.cables.send(port, &Control::Wake { channel: peer, waiter });
     }
 
     fn ask_waker(&mut self, session: SessionId, port: PortId, channel: ChannelId, waiter: WaiterId) {
         let until = self.now + WAKER_TIMEOUT;
         self.sessions.wait_for(session, Waiting::Waker { port, channel, waiter, until });
-        if let Some(cable) = self.cable(port) {
+        if let Some(cable) = self.cables.get_mut(port) {
             cable.want_waker(channel, waiter);
         }
     }
@@ -198,7 +196,7 @@ impl Host {
     /// The event of a waiter, if it belongs to a session that holds the end.
     fn waiter_of(&self, circuit: CircuitId, waiter: WaiterId) -> Option<&Receiver> {
         let waiter = self.waiters.get(waiter)?;
-        self.holds(waiter.session, circuit).then_some(&waiter.event)
+        self.ends.holds(waiter.session, circuit).then_some(&waiter.event)
     }
 
     /// Rings a waiter of an end inside this host for the program at its other end, behind what that one has stored.

@@ -10,7 +10,6 @@
 
 use super::Host;
 use crate::buffer::Opened;
-use crate::cable::Cable;
 use crate::quota::Kind;
 use crate::session::{SessionId, Waiting};
 use crosslane_fabric::circuit::{Far, Owner};
@@ -25,8 +24,6 @@ use std::time::Duration;
 
 /// Most buffers of one session; each is a descriptor of the daemon.
 const SESSION_MAX: usize = 256;
-/// Most buffers of one circuit; beyond it the oldest is forgotten.
-const CIRCUIT_MAX: usize = 64;
 /// Most buffers that a neighbour is asked for at a time; what it has handed over and we have not taken is never more.
 const ASKED_MAX: usize = 32;
 /// How long a neighbour may take to hand one over.
@@ -60,7 +57,7 @@ impl Host {
         (len, reach): (u64, Reach),
         memory: Foreign,
     ) -> Result<(), &'static str> {
-        if !self.proves(circuit, token) || !self.is_short(circuit) {
+        if !self.ends.proves(circuit, token) || !self.is_short(circuit) {
             return Err("there is no such circuit, or it is longer than one cable");
         }
         let Some(owner) = self.sessions.get_mut(session) else { return Err("no session") };
@@ -78,12 +75,8 @@ impl Host {
                 opened
             }
         };
-        let Some(resources) = self.resources.get_mut(&circuit) else { return Err("no circuit") };
-        resources.buffers.retain(|(known, _)| *known != buffer);
-        if resources.buffers.len() >= CIRCUIT_MAX {
-            resources.buffers.pop_front();
-        }
-        resources.buffers.push_back((buffer, opened));
+        let Some(resources) = self.ends.get_mut(circuit) else { return Err("no circuit") };
+        resources.keep_buffer(buffer, opened);
         Ok(())
     }
 
@@ -94,26 +87,17 @@ impl Host {
         }
         let Some(owner) = self.sessions.get_mut(session) else { return };
         if owner.buffers.remove(&buffer).is_some() {
-            for resources in self.resources.values_mut() {
-                resources.buffers.retain(|(known, opened)| *known != buffer || opened.owner != session);
-            }
-        }
-    }
-
-    /// A session is over that had opened buffers.
-    pub fn forget_buffers(&mut self, session: SessionId) {
-        for resources in self.resources.values_mut() {
-            resources.buffers.retain(|(_, opened)| opened.owner != session);
+            self.ends.forget_buffers(session, Some(buffer));
         }
     }
 
     /// `ImportBuffer`: answers, now or when the neighbour has.
     pub fn want_buffer(&mut self, session: SessionId, (circuit, token): (CircuitId, u64), buffer: BufferId) {
         let far =
-            self.policy.circuits.get(circuit).filter(|_| self.proves(circuit, token)).map(|end| end.far);
+            self.policy.circuits.get(circuit).filter(|_| self.ends.proves(circuit, token)).map(|end| end.far);
         match far {
             Some(Far::Here(other)) => {
-                let opened = self.buffer_of(other, buffer);
+                let opened = self.ends.buffer(other, buffer);
                 self.answer_buffer(session, opened.as_ref().map(|opened| shape_of(opened)));
             }
             Some(Far::Host { channel: Some(channel), .. }) if self.is_short(circuit) => {
@@ -126,7 +110,7 @@ impl Host {
     /// A neighbour's program wants a buffer of the program at the other end of this channel.
     pub fn handle_import_buffer(&mut self, port: PortId, channel: ChannelId, buffer: BufferId) {
         let opened = match self.policy.circuits.owner(port, channel) {
-            Some(Owner::End(circuit)) if self.is_short(circuit) => self.buffer_of(circuit, buffer),
+            Some(Owner::End(circuit)) if self.is_short(circuit) => self.ends.buffer(circuit, buffer),
             _ => None,
         };
         let peer = self
@@ -135,7 +119,7 @@ impl Host {
             .channel(channel)
             .filter(|found| found.port == port)
             .and_then(|found| found.peer);
-        let (Some(cable), Some(peer)) = (self.cable(port), peer) else { return };
+        let (Some(cable), Some(peer)) = (self.cables.get_mut(port), peer) else { return };
         let handed = opened.and_then(|opened| cable.hand_over(&opened));
         cable.send(&Control::Buffer { channel: peer, buffer, handed });
     }
@@ -148,7 +132,7 @@ impl Host {
         buffer: BufferId,
         handed: Option<Handed>,
     ) {
-        let Some(cable) = self.cable(port) else { return };
+        let Some(cable) = self.cables.get_mut(port) else { return };
         if !cable.was_asked_buffer() {
             return;
         }
@@ -184,17 +168,12 @@ impl Host {
     fn ask_buffer(&mut self, session: SessionId, channel: ChannelId, buffer: BufferId) {
         let Some((port, peer)) = self.neighbour_of(channel) else { return self.answer_buffer(session, None) };
         let until = self.now + BUFFER_TIMEOUT;
-        let Some(cable) = self.cable(port).filter(|cable| cable.asked < ASKED_MAX) else {
+        let Some(cable) = self.cables.get_mut(port).filter(|cable| cable.asked < ASKED_MAX) else {
             return self.answer_buffer(session, None);
         };
         cable.asked += 1;
         cable.send(&Control::ImportBuffer { channel: peer, buffer });
         self.sessions.wait_for(session, Waiting::Buffer { port, channel, buffer, until });
-    }
-
-    fn buffer_of(&self, circuit: CircuitId, buffer: BufferId) -> Option<Rc<Opened>> {
-        let buffers = &self.resources.get(&circuit)?.buffers;
-        buffers.iter().find(|(known, _)| *known == buffer).map(|(_, opened)| opened.clone())
     }
 
     /// Whether the far end is on this host, or is the neighbour at the other end of one cable.
@@ -203,9 +182,8 @@ impl Host {
         let Far::Host { host, channel: Some(channel) } = end.far else {
             return matches!(end.far, Far::Here(_));
         };
-        let port = self.policy.circuits.channel(channel).map(|channel| usize::from(channel.port.0));
-        let cable = port.and_then(|port| self.cables.get(port)).and_then(Cable::agreement);
-        end.hops == 1 && cable.is_some_and(|agreement| agreement.peer == host)
+        let port = self.policy.circuits.channel(channel).map(|channel| channel.port);
+        end.hops == 1 && port.and_then(|port| self.cables.neighbour(port)) == Some(host)
     }
 }
 

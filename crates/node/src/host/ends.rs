@@ -11,9 +11,8 @@ impl Host {
         let abort = abort || self.is_unproven(circuit);
         self.settle_accounts(circuit, abort);
         let whole = self.leave_segments(circuit);
-        if let Some(resources) = self.resources.get_mut(&circuit) {
-            resources.state = None;
-            resources.buffers.clear();
+        if let Some(resources) = self.ends.get_mut(circuit) {
+            resources.close();
         }
         self.drop_holders(circuit);
         self.policy.circuits.close(circuit, abort || !whole);
@@ -23,7 +22,7 @@ impl Host {
     /// Adds what an end has moved to the totals, before its state is let go.
     fn settle_accounts(&mut self, circuit: CircuitId, abort: bool) {
         self.copy_early(circuit);
-        let Some(resources) = self.resources.get(&circuit) else { return };
+        let Some(resources) = self.ends.get(circuit) else { return };
         let open = self.policy.circuits.get(circuit).is_some_and(|end| end.state == State::Open);
         if !open || resources.holders.is_empty() {
             return;
@@ -48,17 +47,13 @@ impl Host {
         if let Some(engines) = &mut self.offload {
             engines.free(circuit);
         }
-        self.resources.remove(&circuit);
+        self.ends.remove(circuit);
         self.give_room_back();
     }
 
     /// A channel is gone: its memory may be given to another.
     pub(crate) fn free_memory(&mut self, channel: ChannelId, port: PortId, epoch: Epoch) {
-        let Some((range, _charge)) = self.memory.remove(&channel) else { return };
-        if let Some(cable) = self.cable(port)
-            && cable.agreement().is_some_and(|agreement| agreement.epoch == epoch)
-        {
-            cable.free_inbound(range);
+        if self.cables.free_channel(channel, port, epoch) {
             self.grow_next(port);
         }
     }
@@ -74,7 +69,7 @@ impl Provider<'_> {
     ) {
         self.copy_early((circuit, end), Some(port));
         self.settle_port(circuit);
-        if let Some(resources) = self.resources.get_mut(&circuit) {
+        if let Some(resources) = self.ends.get_mut(circuit) {
             resources.segments.push_back(segments);
         }
     }
@@ -82,18 +77,9 @@ impl Provider<'_> {
     /// Adds what an end has moved by its newest circuit to the totals of that one's port. It was copied for those who count
     /// already.
     pub(crate) fn settle_port(&mut self, circuit: CircuitId) {
-        let Some(resources) = self.resources.get_mut(&circuit) else { return };
-        let (port, (tx, rx)) = resources.port_traffic(&resources.traffic());
-        resources.before = (resources.before.0.wrapping_add(tx), resources.before.1.wrapping_add(rx));
-        self.count_past(port, tx, rx);
-    }
-
-    /// Payload that went over a port by circuits which are no more, bytes.
-    pub(crate) fn count_past(&mut self, port: Option<PortId>, tx: u64, rx: u64) {
-        if let Some(cable) = port.and_then(|port| self.cable(port)) {
-            let past = &mut cable.traffic;
-            past.past_tx_bytes = past.past_tx_bytes.wrapping_add(tx);
-            past.past_rx_bytes = past.past_rx_bytes.wrapping_add(rx);
+        let Some(resources) = self.ends.get_mut(circuit) else { return };
+        if let (Some(port), moved) = resources.settle() {
+            self.cables.count_past(port, moved);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Whether anybody holds an end: what sessions and the kernel's table of sockets say.
 
+use super::Host;
 use super::hearing::Hearing;
-use super::{Host, Provider};
 use crate::session::{Session, SessionId};
 use crate::socket_table::Fate;
 use crosslane_fabric::circuit::{End, Role, Scope, State};
@@ -10,25 +10,17 @@ use crosslane_wire::CircuitId;
 impl Host {
     /// Whether a process holds the end's socket, whatever sessions say; `None` if that cannot be told.
     pub(crate) fn is_held(&self, circuit: CircuitId) -> Option<bool> {
-        let holders = self.resources.get(&circuit).map_or(&[][..], |resources| &resources.holders);
-        self.hearing().holds_socket(self.policy.circuits.get(circuit)?, holders)
+        self.hearing().holds_socket(self.policy.circuits.get(circuit)?, self.ends.holders(circuit))
     }
 
     /// An end is closed that nobody holds. `late`: some time ago, and nobody has said so.
     pub(crate) fn nobody_holds(&mut self, circuit: CircuitId, late: bool) {
         if late {
             let tuple = self.policy.circuits.get(circuit).map(|end| end.tuple.to_string());
-            let uid = self.resources.get(&circuit).map(|resources| resources.uid);
+            let uid = self.ends.uid(circuit);
             tracing::info!(uid, %circuit, tuple, "nobody holds this end any more");
         }
         self.close_end(circuit, false);
-    }
-}
-
-impl Provider<'_> {
-    /// The sessions that hold an end, each with the end's word in its status page.
-    pub(crate) fn holders(&self, circuit: CircuitId) -> &[(SessionId, u32)] {
-        self.resources.get(&circuit).map_or(&[], |resources| &resources.holders)
     }
 }
 

@@ -105,7 +105,7 @@ impl Host {
 
     fn work_of(&mut self, id: SessionId, circuit: CircuitId, token: u64, generation: u32) -> Option<Work> {
         let mappings = self.charge_session(id, Kind::Mappings, WORK_MAPPINGS).ok()?;
-        let resources = self.resources.get(&circuit).filter(|resources| resources.token == token)?;
+        let resources = self.ends.get(circuit).filter(|resources| resources.token == token)?;
         let segments = resources
             .segments
             .back()

@@ -1,14 +1,14 @@
 //! What this host's policy may ask of the daemon: all that the daemon holds, but not what is decided.
 
-use super::transit::{Made, TransitCircuit};
+use super::transit::Made;
 use super::{Carved, Host};
-use crate::cable::Cable;
+use crate::cables::Cables;
 use crate::config::Config;
 use crate::counter::Counters;
 use crate::end_resources::{EndResources, Segments};
+use crate::ends::Ends;
 use crate::listener::Listeners;
 use crate::offload::Engines;
-use crate::pump::Pumps;
 use crate::quota::{Accounts, Charge, Payer};
 use crate::random;
 use crate::session::Session;
@@ -16,13 +16,13 @@ use crate::sessions::Sessions;
 use crate::shelves::Shelves;
 use crate::socket_table::SocketTable;
 use crate::texts::Texts;
+use crate::transit::Transits;
 use crate::waiters::Waiters;
 use crosslane_fabric::circuit::{End, Path};
 use crosslane_policy::{Asked, Policy, Prepared, Purpose, Resources, Ring, Size};
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::Plain;
 use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SegmentRange, TransitId, WaiterId, Way};
-use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -30,14 +30,12 @@ use std::time::Duration;
 pub(crate) struct Provider<'a> {
     pub(crate) now: Duration,
     pub(crate) config: &'a Config,
-    pub(crate) cables: &'a mut Vec<Cable>,
+    pub(crate) cables: &'a mut Cables,
     pub(crate) accounts: &'a mut Accounts,
     pub(crate) shelves: &'a Shelves,
     pub(crate) counters: &'a mut Counters,
-    pub(crate) resources: &'a mut HashMap<CircuitId, EndResources>,
-    pub(crate) memory: &'a mut HashMap<ChannelId, (SegmentRange, Charge)>,
-    pub(crate) transit_circuits: &'a mut BTreeMap<TransitId, TransitCircuit>,
-    pub(crate) pumps: &'a mut Pumps,
+    pub(crate) ends: &'a mut Ends,
+    pub(crate) transits: &'a mut Transits,
     pub(crate) offload: Option<&'a Engines>,
     pub(crate) sessions: &'a Sessions,
     pub(crate) texts: &'a mut Texts,
@@ -59,10 +57,8 @@ impl Host {
             accounts: &mut self.accounts,
             shelves: &self.shelves,
             counters: &mut self.counters,
-            resources: &mut self.resources,
-            memory: &mut self.memory,
-            transit_circuits: &mut self.transit_circuits,
-            pumps: &mut self.pumps,
+            ends: &mut self.ends,
+            transits: &mut self.transits,
             offload: self.offload.as_ref(),
             sessions: &self.sessions,
             texts: &mut self.texts,
@@ -81,27 +77,14 @@ impl Host {
 }
 
 impl Provider<'_> {
-    /// A cable by its port.
-    pub(crate) fn cable(&mut self, port: PortId) -> Option<&mut Cable> {
-        self.cables.get_mut(usize::from(port.0))
-    }
-
     /// Whether streams go on over other circuits when theirs is lost.
     pub(crate) fn resumes(&self) -> bool {
         !self.config.resume.is_zero()
     }
 
-    /// Takes a segment back that was given out for nothing.
-    pub(crate) fn free_inbound(&mut self, port: PortId, range: SegmentRange) {
-        if let Some(cable) = self.cable(port) {
-            cable.free_inbound(range);
-        }
-    }
-
     /// A number for a new waiter.
     pub(crate) fn new_waiter(&mut self) -> WaiterId {
-        let pumped = |id| self.transit_circuits.values().any(|circuit| circuit.waiter == id);
-        self.waiters.new_id(pumped)
+        self.waiters.new_id(|id| self.transits.has_waiter(id))
     }
 }
 
@@ -137,7 +120,7 @@ impl Resources for Provider<'_> {
     }
 
     fn payer(&mut self, circuit: CircuitId) -> Option<Payer> {
-        let resources = self.resources.get_mut(&circuit)?;
+        let resources = self.ends.get_mut(circuit)?;
         resources.may_move().then_some(resources.payer)
     }
 
@@ -152,12 +135,12 @@ impl Resources for Provider<'_> {
     }
 
     fn begin(&mut self, circuit: CircuitId, (payer, charges): Self::End) {
-        self.resources.insert(circuit, EndResources::new(None, payer, charges));
+        self.ends.add(circuit, EndResources::new(None, payer, charges));
     }
 
     fn keep_attempt(&mut self, circuit: CircuitId, channel: ChannelId, generation: u32, attempt: Attempt) {
         let Attempt { port, carved: Carved { range, window, memory }, charges, ring_max, key } = attempt;
-        self.memory.insert(channel, (range, window));
+        self.cables.keep(channel, (range, window));
         let segments = Segments {
             generation,
             port: Some(port),
@@ -173,17 +156,17 @@ impl Resources for Provider<'_> {
             way: Way::DIRECT,
             charges,
         };
-        if let Some(resources) = self.resources.get_mut(&circuit) {
+        if let Some(resources) = self.ends.get_mut(circuit) {
             resources.attempt = Some(segments);
         }
     }
 
     fn drop_attempt(&mut self, port: PortId, attempt: Attempt) {
-        self.free_inbound(port, attempt.carved.range);
+        self.cables.free_inbound(port, attempt.carved.range);
     }
 
     fn forget_attempt(&mut self, circuit: CircuitId) {
-        if let Some(resources) = self.resources.get_mut(&circuit) {
+        if let Some(resources) = self.ends.get_mut(circuit) {
             resources.attempt = None;
         }
     }
@@ -199,24 +182,24 @@ impl Resources for Provider<'_> {
     }
 
     fn arrived(&mut self, circuit: CircuitId) -> Option<u64> {
-        self.count_arrived(circuit)
+        self.ends.get_mut(circuit)?.count_arrived()
     }
 
     fn stop_and_count(&mut self, circuit: CircuitId, end: &End) -> Option<u64> {
         self.stop((circuit, end));
-        self.count_arrived(circuit)
+        self.ends.get_mut(circuit)?.count_arrived()
     }
 
     fn is_held(&self, circuit: CircuitId, end: &End) -> Option<bool> {
-        self.hearing().holds_socket(end, self.holders(circuit))
+        self.hearing().holds_socket(end, self.ends.holders(circuit))
     }
 
     fn is_lost(&self, circuit: CircuitId) -> bool {
-        self.hearing().are_all(self.holders(circuit), Session::is_lost)
+        self.hearing().are_all(self.ends.holders(circuit), Session::is_lost)
     }
 
     fn is_orphaned(&self, circuit: CircuitId) -> bool {
-        self.hearing().are_all(self.holders(circuit), Session::is_orphaned)
+        self.hearing().are_all(self.ends.holders(circuit), Session::is_orphaned)
     }
 
     fn admit(&mut self, port: PortId, asked: &Asked) -> Result<(Answer, Ring), Refusal> {
@@ -224,12 +207,12 @@ impl Resources for Provider<'_> {
     }
 
     fn keep_answer(&mut self, circuit: CircuitId, channel: ChannelId, answer: Answer) {
-        self.memory.insert(channel, (answer.range, answer.window));
-        self.resources.insert(circuit, answer.resources);
+        self.cables.keep(channel, (answer.range, answer.window));
+        self.ends.add(circuit, answer.resources);
     }
 
     fn drop_answer(&mut self, port: PortId, answer: Answer) {
-        self.free_inbound(port, answer.range);
+        self.cables.free_inbound(port, answer.range);
     }
 
     fn answer_move(
@@ -240,7 +223,7 @@ impl Resources for Provider<'_> {
         arrived: u64,
     ) -> Result<Ring, Refusal> {
         let (range, window, key) = self.add_segments(of, port, asked, arrived)?;
-        self.memory.insert(channel, (range, window));
+        self.cables.keep(channel, (range, window));
         Ok(Ring { segment: range, key })
     }
 

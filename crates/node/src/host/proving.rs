@@ -83,7 +83,7 @@ impl Host {
     /// The accepting side asks whether the socket of this end became its connection.
     pub(crate) fn prove(&mut self, circuit: CircuitId) {
         let is_so = self.is_connection(circuit);
-        if let Some(resources) = self.resources.get_mut(&circuit)
+        if let Some(resources) = self.ends.get_mut(circuit)
             && is_so
         {
             resources.proof = Announcer::Proven;
@@ -125,7 +125,7 @@ impl Host {
         let (Tuple { client, server }, interface) = (end.tuple, self.interface_of(&end.tuple));
         let socket = |table: &SocketTable| table.accepting(server, client, interface);
         let accepting = self.hearing().ask_kernel(end.scope, None, socket);
-        let Some(resources) = self.resources.get_mut(&circuit) else { return false };
+        let Some(resources) = self.ends.get_mut(circuit) else { return false };
         resources.accepting = resources.accepting.or(accepting);
         resources.accepting.is_some()
     }
@@ -138,7 +138,7 @@ impl Host {
         let is_accepted = match end.far {
             Far::Here(far) => self.policy.circuits.get(far).is_none_or(|far| far.state != State::Pending),
             Far::Host { .. } => {
-                self.resources.get(&circuit).is_some_and(|resources| resources.proof == Announcer::Proven)
+                self.ends.get(circuit).is_some_and(|resources| resources.proof == Announcer::Proven)
             }
         };
         end.state == State::Open && end.death.is_none() && !is_accepted && !self.is_connection(circuit)
@@ -148,13 +148,13 @@ impl Host {
     /// over. What other users announced is not touched.
     pub(crate) fn forget_earlier(&mut self, tuple: &Tuple, scope: Scope, uid: u32) {
         let of_user =
-            |circuit: &CircuitId| self.resources.get(circuit).is_some_and(|resources| resources.uid == uid);
+            |circuit: &CircuitId| self.ends.get(*circuit).is_some_and(|resources| resources.uid == uid);
         let is_unaccepted = |circuit: &CircuitId| match self.policy.circuits.get(*circuit).map(|end| end.far)
         {
             Some(Far::Here(far)) => {
                 self.policy.circuits.get(far).is_some_and(|far| far.state == State::Pending)
             }
-            _ => self.resources.get(circuit).is_some_and(|resources| resources.proof != Announcer::Proven),
+            _ => self.ends.get(*circuit).is_some_and(|resources| resources.proof != Announcer::Proven),
         };
         let ends = self.policy.circuits.ends_of(tuple, Role::Client, scope);
         let earlier: Vec<CircuitId> = ends.filter(of_user).filter(is_unaccepted).collect();
@@ -175,14 +175,14 @@ impl Host {
     fn judge(&mut self, circuit: CircuitId, socket: Cookie, here: Option<Cookie>, is_late: bool) -> Verdict {
         let Some(end) = self.policy.circuits.get(circuit) else { return Verdict::No };
         let (far, is_over) = (end.far, end.far_closed || end.death.is_some());
-        let Some(resources) = self.resources.get(&circuit) else { return Verdict::No };
+        let Some(resources) = self.ends.get(circuit) else { return Verdict::No };
         let (accepting, asked) = (resources.accepting, resources.proof);
         if end.death == Some(Death::Abort) {
             return Verdict::No;
         }
         if let Far::Here(client) = far
             && here.is_some()
-            && here == self.resources.get(&client).and_then(|resources| resources.cookie)
+            && here == self.ends.get(client).and_then(|resources| resources.cookie)
         {
             return Verdict::Proven;
         }
@@ -198,7 +198,7 @@ impl Host {
         let channel = self.policy.circuits.get(circuit).and_then(|end| end.channel());
         if channel.is_some_and(|channel| proof != Announcer::Asked(channel))
             && let Some(channel) = self.policy.circuits.ask_for_proof(circuit)
-            && let Some(resources) = self.resources.get_mut(&circuit)
+            && let Some(resources) = self.ends.get_mut(circuit)
         {
             resources.proof = Announcer::Asked(channel);
             self.run_circuits();
@@ -222,7 +222,7 @@ impl Host {
     /// Whether the socket that announced this end has the connection, or had it until it was closed.
     fn is_connection(&self, circuit: CircuitId) -> bool {
         let Some(end) = self.policy.circuits.get(circuit) else { return false };
-        let Some(announced) = self.resources.get(&circuit).and_then(|resources| resources.cookie) else {
+        let Some(announced) = self.ends.get(circuit).and_then(|resources| resources.cookie) else {
             return false;
         };
         let (Tuple { client, server }, interface) = (end.tuple, self.interface_of(&end.tuple));

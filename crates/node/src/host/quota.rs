@@ -75,21 +75,15 @@ impl Host {
     /// The user of a session has the end from now on: he pays for it, and it is pending no longer.
     pub(crate) fn pay_for(&mut self, session: SessionId, circuit: CircuitId) {
         let Some(payer) = self.payer_of(session) else { return };
-        let Some(resources) = self.resources.get_mut(&circuit) else { return };
-        resources.charges.retain(|charge| charge.kind() != Kind::Pending);
-        resources.payer = payer;
-        let segments = resources
-            .segments
-            .iter_mut()
-            .chain(&mut resources.attempt)
-            .flat_map(|segments| &mut segments.charges);
-        resources.charges.iter_mut().chain(segments).for_each(|charge| charge.pass_to(payer));
+        if let Some(resources) = self.ends.get_mut(circuit) {
+            resources.pass_to(payer);
+        }
     }
 
     /// What neighbours have this host hold besides their circuits' segments: they bound it themselves, port by port, and it is
     /// counted.
     pub(crate) fn charge_neighbours(&mut self) {
-        for cable in &self.cables {
+        for cable in self.cables.iter() {
             self.accounts.note_held(cable.id, cable.held());
         }
     }
@@ -161,7 +155,7 @@ impl Provider<'_> {
         let known = self.counters.has_plain(Plain::Refused(Refusal::NoMemory));
         let window =
             self.charge_or_refuse(payer, Kind::Window(port), len, purpose).map_err(Plain::Refused)?;
-        let cable = self.cable(port).ok_or(Plain::Refused(Refusal::NoRoute))?;
+        let cable = self.cables.get_mut(port).ok_or(Plain::Refused(Refusal::NoRoute))?;
         let given = give(cable).map_err(|error| no_segment(&error, !known))?;
         Ok((given, window))
     }

@@ -1,9 +1,8 @@
 //! What is copied for a snapshot, piece by piece, on the daemon's thread.
 
 use super::{Host, Provider};
-use crate::snapshot::collect::{Collector, Next, Through, circuit_row, port_row, worked};
+use crate::snapshot::collect::{Collector, Next, circuit_row, port_row, worked};
 use crate::snapshot::{CircuitRow, Head, HostRow};
-use core::ops::Bound::{Excluded, Unbounded};
 use crosslane_fabric::circuit::End;
 use crosslane_wire::{CircuitId, HostId, PortId, TransitId};
 
@@ -25,11 +24,7 @@ impl Host {
                     let ends = self.policy.circuits.iter_after(last);
                     to.add_circuits(last, ends.map(|(circuit, end)| (circuit, self.row_of(circuit, end))));
                 }
-                Next::Transits(last) => {
-                    let behind = (last.map_or(Unbounded, Excluded), Unbounded);
-                    let transits = self.transit_circuits.range(behind).map(|(transit, _)| *transit);
-                    to.add_transits(last, transits.filter_map(|it| Some((it, self.through(it)?))));
-                }
+                Next::Transits(last) => to.add_transits(last, self.transits.after(last)),
                 Next::Books(kind, last) => to.add_books(self.accounts.ledger(), kind, last),
                 Next::Nothing => {}
             }
@@ -47,7 +42,7 @@ impl Host {
 
     /// The same for a circuit that passes through.
     pub(crate) fn copy_transit_early(&mut self, transit: TransitId) {
-        let Some(through) = self.through(transit) else { return };
+        let Some(through) = self.transits.through(transit) else { return };
         if let Some(collector) = self.texts.collector_mut()
             && collector.lacks_transit(transit)
         {
@@ -63,12 +58,12 @@ impl Host {
             uptime: self.now,
             duplicate_id: self.policy.links.has_duplicate(),
             namespaces: self.knows_namespaces(),
-            signing: self.signing,
+            signing: self.signing.both(),
             refused: self.policy.links.refused().clone(),
             ports: self.cables.iter().map(|cable| port_row(cable, self.policy.is_silent(cable.id))).collect(),
             counters: self.counters.clone(),
             offload: self.offload.as_ref().map(|engines| engines.tallies().map(worked).collect()),
-            transits: self.transit_circuits.len(),
+            transits: self.transits.len(),
         }
     }
 
@@ -80,14 +75,8 @@ impl Host {
     }
 
     fn row_of(&self, circuit: CircuitId, end: &End) -> Option<CircuitRow> {
-        let resources = self.resources.get(&circuit)?;
+        let resources = self.ends.get(circuit)?;
         Some(circuit_row(self.me(), circuit, end, resources, self.policy.port_of(circuit)))
-    }
-
-    fn through(&self, transit: TransitId) -> Option<Through> {
-        let transit_circuit = self.transit_circuits.get(&transit)?;
-        let moved = transit_circuit.moved(transit, &self.pumps);
-        Some(Through { by_port: transit_circuit.traffic(moved), bytes: moved[0].wrapping_add(moved[1]) })
     }
 }
 
@@ -97,7 +86,7 @@ impl Provider<'_> {
         let Some(collector) = self.texts.collector_mut().filter(|collector| collector.lacks(circuit)) else {
             return;
         };
-        if let Some(resources) = self.resources.get(&circuit) {
+        if let Some(resources) = self.ends.get(circuit) {
             collector.add_early(circuit_row(self.config.addresses.me, circuit, end, resources, port));
         }
     }
@@ -106,6 +95,7 @@ impl Provider<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cables::Cables;
     use crate::config::Config;
     use crate::end_resources::EndResources;
     use crate::inside::Inside;
@@ -123,7 +113,7 @@ mod tests {
     /// A host with so many sessions.
     fn host(sessions: u64) -> (Host, Vec<UnixStream>) {
         let config = Config::parse("host = 1\ninterface = \"\"").unwrap();
-        let mut host = Host::new(config, (Vec::new(), Inside::default()), None).unwrap();
+        let mut host = Host::new(config, (Cables::default(), Inside::default()), None).unwrap();
         let mut connect = |id| {
             let (near, far) = UnixStream::pair().unwrap();
             host.add_session(SessionId(id), Foreign::new(near.into(), Owner::NOBODY));
@@ -155,8 +145,9 @@ mod tests {
         let (client, server) =
             host.policy.circuits.local(Tuple { client: address, server: address }, Scope(0));
         for end in [client, server] {
-            let resources = EndResources::new(None, Payer::User(0), Vec::new());
-            host.resources.insert(end, EndResources { holders: vec![(SessionId(1), 1)], ..resources });
+            let mut resources = EndResources::new(None, Payer::User(0), Vec::new());
+            resources.holders = vec![(SessionId(1), 1)];
+            host.ends.add(end, resources);
         }
         host.ask_text(SessionId(1), Text::Status);
         host.tend_texts();

@@ -2,7 +2,7 @@
 //! which that host is.
 
 use super::{Ip, Network, header};
-use crate::cable::Cable;
+use crate::cables::Cables;
 use crosslane_fabric::Links;
 use crosslane_wire::packet::Head;
 use crosslane_wire::{HostId, PortId};
@@ -10,10 +10,8 @@ use std::net::IpAddr;
 
 /// Whether a packet that came by `port` can be from the host `from`. The neighbour may be the id that it gave at link set-up, also
 /// before a route leads over its cable.
-pub(crate) fn may_come_by(me: HostId, links: &Links, cables: &[Cable], from: HostId, port: PortId) -> bool {
-    let cable = cables.get(usize::from(port.0));
-    let neighbour = cable.and_then(|cable| cable.agreement()).map(|agreement| agreement.peer);
-    from != me && (neighbour == Some(from) || links.is_behind(from, port))
+pub(crate) fn may_come_by(me: HostId, links: &Links, cables: &Cables, from: HostId, port: PortId) -> bool {
+    from != me && (cables.neighbour(port) == Some(from) || links.is_behind(from, port))
 }
 
 impl Network<'_> {
@@ -36,7 +34,7 @@ impl Ip {
         network.counters.ip_refused_packets += 1;
         if let Some(left_out) = self.refused.take(network.now) {
             let source = header::addresses(packet).map(|(source, _)| source);
-            let port = network.cables.get(usize::from(port.0)).map(|cable| cable.config.name.as_str());
+            let port = network.cables.name(port);
             tracing::warn!(port, ?source, %from, left_out, "packet refused: that host does not send it by this port");
         }
     }

@@ -12,6 +12,7 @@ use crate::end_resources::EndResources;
 use crate::offload::Tally;
 use crate::quota::{Books, Kind, Ledger, Payer};
 use crate::session::{Session, SessionId};
+use crate::transit::Through;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_fabric::circuit::{End, Far, State};
 use crosslane_status::{self as status, OffloadThread};
@@ -210,15 +211,6 @@ impl Collector {
             };
         }
     }
-}
-
-/// What a circuit that passes through this host has moved: bytes of payload.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Through {
-    /// By each of its two ports: sent, received.
-    pub(crate) by_port: [(PortId, (u64, u64)); 2],
-    /// Both directions.
-    pub(crate) bytes: u64,
 }
 
 /// The row of an endpoint on the host `me`, whose circuit leaves by `port`.
