@@ -37,6 +37,7 @@ use crosslane_shm::buffer::Located;
 use crosslane_shm::guarded::{self, Fault};
 use crosslane_shm::lock::{NotTaken, Reentered};
 use crosslane_shm::ring::{Duplex, Violation};
+use crosslane_shm::wake::Waker;
 use crosslane_shm::{FarBuffer, Inbound, Load, Store, arm, wait};
 use crosslane_stream::zcopy::InvalidReference;
 use crosslane_stream::{Direction, OutOfOrder, Side};
@@ -50,6 +51,7 @@ use exchange::Exchange;
 use generations::{Generation, Generations};
 use offload::OffloadState;
 use order::Orders;
+use std::net::SocketAddr;
 use std::time::Instant;
 use thiserror::Error;
 
@@ -151,6 +153,11 @@ pub trait Daemon: Sync + core::fmt::Debug {
     /// Wakes the far side's waiter through the daemon; `false` if that failed.
     fn wake(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> bool;
 
+    /// Gets the waker of the far side's waiter; `None` if only daemons can wake it.
+    fn waker(&self, _circuit: CircuitId, _token: u64, _waiter: WaiterId) -> Option<Waker> {
+        None
+    }
+
     /// Reports that this end aborted the stream because of `why`: the daemon resets the far end.
     fn broken_off(&self, _circuit: CircuitId, _token: u64, _why: &str) {}
 
@@ -244,11 +251,8 @@ impl End {
         debug_assert!(greeted, "a fresh ring has room");
         end.generations.mark_steady(end.generations.tx().word());
         // The handshake tells the far side's daemon that this end has taken the circuit: the pump of a host between must forward it now.
-        if segments.way.relayed
-            && let Some(waiter) = end.data_waiter(end.generations.tx())
-            && !end.daemon.wake(end.circuit, end.token, waiter)
-        {
-            end.wake_again();
+        if segments.way.relayed {
+            end.wake_by_daemon(end.data_waiter(end.generations.tx()));
         }
         Ok(end)
     }
@@ -290,6 +294,16 @@ impl End {
     /// The addresses and ports of the connection.
     pub fn tuple(&self) -> Tuple {
         self.tuple
+    }
+
+    /// The far end's address and port.
+    pub fn peer(&self) -> SocketAddr {
+        if self.side == Side::Client { self.tuple.server } else { self.tuple.client }
+    }
+
+    /// This end's own address and port.
+    pub fn local(&self) -> SocketAddr {
+        if self.side == Side::Client { self.tuple.client } else { self.tuple.server }
     }
 
     /// The end's id at the daemon.
@@ -372,18 +386,34 @@ impl End {
 
     /// Whether this end may ask the daemon for wakers of the far side's waiters. After `FAILED_LOOKUPS_MAX` failed lookups it
     /// does not, since a far side that names waiters which do not exist would cost one request to the daemon after the other.
-    pub fn asks_for_wakers(&self) -> bool {
+    fn asks_for_wakers(&self) -> bool {
         let way = &self.generations.tx().segments.way;
         way.wakers && self.shared.status.unfound.load(Relaxed) < FAILED_LOOKUPS_MAX
     }
 
-    /// Counts a lookup of a far waiter that failed.
-    pub fn not_found(&self) {
-        self.shared.status.unfound.fetch_add(1, Relaxed);
+    /// Asks the daemon for the waker of a far waiter; a lookup that fails is counted.
+    pub(crate) fn find_waker(&self, waiter: WaiterId) -> Option<Waker> {
+        if !self.asks_for_wakers() {
+            return None;
+        }
+        let waker = self.daemon.waker(self.circuit, self.token, waiter);
+        if waker.is_none() {
+            self.shared.status.unfound.fetch_add(1, Relaxed);
+        }
+        waker
+    }
+
+    /// Has the daemon wake a far waiter, if there is one; if that fails, the next record or credit wakes it again.
+    pub(crate) fn wake_by_daemon(&self, waiter: Option<WaiterId>) {
+        if let Some(waiter) = waiter
+            && !self.daemon.wake(self.circuit, self.token, waiter)
+        {
+            self.wake_again();
+        }
     }
 
     /// Makes the next record or credit wake the far waiter again, since it could not be woken.
-    pub fn wake_again(&self) {
+    fn wake_again(&self) {
         self.shared.sending.rung.store(0, Relaxed);
         self.shared.receiving.rung.store(0, Relaxed);
     }

@@ -17,6 +17,7 @@ pub mod operation;
 mod requests;
 mod spin;
 mod wait;
+pub mod wakers;
 
 pub use interest::WaitFor;
 pub use operation::{Advance, Receive, Send};

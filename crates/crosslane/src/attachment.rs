@@ -9,6 +9,7 @@ use crosslane_client::{BufferError, Daemon, End, ResumeError};
 use crosslane_shm::FarBuffer;
 use crosslane_shm::buffer::Located;
 use crosslane_shm::status_page::StatusPage;
+use crosslane_shm::wake::Waker;
 use crosslane_wire::local::{Reply, Request};
 use crosslane_wire::{BufferId, CircuitId, HostId, PROTOCOL_VERSION, WaiterId};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -207,6 +208,10 @@ impl Daemon for Attachment {
 
     fn wake(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> bool {
         self.link().session.tell(&Request::Wake { circuit, token, waiter }).is_ok()
+    }
+
+    fn waker(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> Option<Waker> {
+        self.request(|session| session.waker(circuit, token, waiter)).ok().flatten()
     }
 
     fn broken_off(&self, circuit: CircuitId, token: u64, why: &str) {

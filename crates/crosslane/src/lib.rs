@@ -32,4 +32,3 @@ pub mod peer;
 pub mod queue;
 pub mod stream;
 mod wait;
-mod wakers;

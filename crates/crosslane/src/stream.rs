@@ -27,8 +27,8 @@ pub use crosslane_client::end::chosen::Statistics;
 
 use crate::attachment::Attachment;
 use crate::wait::{Limit, Patience, most_spinners, tid, time_left};
-use crate::wakers::Wakers;
 use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::link::wakers::{self, StreamWakers};
 use crosslane_client::link::{Advance, Receive, Send, Spinner, WaitFor};
 use crosslane_client::offload::Allowed;
 use crosslane_client::{End, Failure, Transferred};
@@ -58,7 +58,7 @@ pub struct Stream {
     end: End,
     /// The kernel's idle TCP connection: it shows when the far program has ended.
     carrier: OwnedFd,
-    wakers: Wakers,
+    wakers: StreamWakers,
     receive_limit: Limit,
     send_limit: Limit,
     posts: Posts,
@@ -71,7 +71,7 @@ impl Stream {
         shared.receiving.budget.reset(attachment.spin_ns());
         shared.status.born.store(now_ms(), Relaxed);
         let (receive_limit, send_limit) = (Limit::none(), Limit::none());
-        let (wakers, posts) = (Wakers::default(), Posts::default());
+        let (wakers, posts) = (StreamWakers::default(), Posts::default());
         Self { attachment, end, carrier, wakers, receive_limit, send_limit, posts }
     }
 
@@ -124,14 +124,12 @@ impl Stream {
 
     /// The far end's address.
     pub fn peer(&self) -> SocketAddr {
-        let tuple = self.end.tuple();
-        if self.end.shared().status.client.load(Relaxed) != 0 { tuple.server } else { tuple.client }
+        self.end.peer()
     }
 
     /// This end's own address.
     pub fn local(&self) -> SocketAddr {
-        let tuple = self.end.tuple();
-        if self.end.shared().status.client.load(Relaxed) != 0 { tuple.client } else { tuple.server }
+        self.end.local()
     }
 
     /// How long [`Self::receive`] and [`Self::receive_all`] wait without progress; `None`, the default: for ever.
@@ -360,7 +358,7 @@ impl Stream {
     #[inline]
     pub(crate) fn wake(&self, waiter: Option<WaiterId>) {
         if let Some(waiter) = waiter {
-            self.wakers.wake(self.attachment, &self.end, waiter);
+            wakers::wake(&self.wakers, &self.end, waiter);
         }
     }
 

@@ -120,11 +120,8 @@ impl End {
                 self.shared.producer.request_grow();
             }
         }
-        if self.shared.producer.units() > before
-            && let Some(waiter) = self.data_waiter(tx)
-            && !self.daemon.wake(self.circuit, self.token, waiter)
-        {
-            self.wake_again();
+        if self.shared.producer.units() > before {
+            self.wake_by_daemon(self.data_waiter(tx));
         }
         Ok(())
     }

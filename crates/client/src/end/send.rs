@@ -161,11 +161,7 @@ impl End {
             Err(Failure::WouldBlock | Failure::Reentered) => return,
             outcome => outcome.ok().and_then(|moved| moved.wake),
         };
-        if let Some(waiter) = wake
-            && !self.daemon.wake(self.circuit, self.token, waiter)
-        {
-            self.wake_again();
-        }
+        self.wake_by_daemon(wake);
         self.shared.sending.ending.store(0, Relaxed);
     }
 

@@ -6,6 +6,7 @@ use crosslane_client::segments::Next;
 use crosslane_client::{BufferError, Daemon, ResumeError};
 use crosslane_shm::FarBuffer;
 use crosslane_shm::buffer::Located;
+use crosslane_shm::wake::Waker;
 use crosslane_wire::local::Request;
 use crosslane_wire::{BufferId, CircuitId, WaiterId};
 
@@ -27,6 +28,10 @@ impl Daemon for BySession {
 
     fn wake(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> bool {
         process::tell(&Request::Wake { circuit, token, waiter })
+    }
+
+    fn waker(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> Option<Waker> {
+        process::with_session(|session, _| session.waker(circuit, token, waiter)).flatten()
     }
 
     fn broken_off(&self, circuit: CircuitId, token: u64, why: &str) {

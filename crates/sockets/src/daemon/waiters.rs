@@ -4,15 +4,15 @@ use crate::daemon::process;
 use crate::descriptors::internal_fds;
 use crate::descriptors::table::Held;
 use crate::kernel::{fd, program, thread};
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use crosslane_client::link::wakers::{self, Wakers, Waking};
 use crosslane_shm::lock::{Guard, Locked};
-use crosslane_shm::wake;
+use crosslane_shm::wake::{self, Waker};
+use crosslane_wire::WaiterId;
 use crosslane_wire::local::Request;
-use crosslane_wire::{CircuitId, WaiterId};
 use rustix::fd::RawFd;
 use rustix::net::SocketAddrUnix;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 /// A wake event that the daemon made for us. Belongs to one sleeping thread or one epoll set at a time.
 #[derive(Clone, Copy, Debug)]
@@ -33,30 +33,19 @@ struct Made {
     confined: Option<RawFd>,
 }
 
-/// Whose a waker is: the far host's (its address), or, where the circuit is longer than one cable, that of a host
-/// between, which only the circuit and its generation tell; and the waiter's number there.
-type Owner = (IpAddr, Option<(u64, u32)>, u32);
-
 /// A waker of a far waiter.
 #[derive(Clone, Copy, Debug)]
 struct KnownWaker {
     fd: RawFd,
     word: u64,
-    /// The daemon's session in which it was found.
-    session: u32,
-    /// When it was last rung, in rings.
-    rung: u64,
 }
-
-/// Wakers of far waiters.
-type Wakers = BTreeMap<Owner, KnownWaker>;
 
 /// The sleepers of this process, and those of others that it has woken.
 struct Sleepers {
     idle: Vec<Waiter>,
     /// All that this process has, by number.
     made: BTreeMap<u32, Made>,
-    wakers: Wakers,
+    wakers: Wakers<KnownWaker>,
     /// Wakers that were forgotten; closed when the next ones are, so that a thread that was about to ring one does
     /// not ring what its number means by then.
     retired: Vec<RawFd>,
@@ -70,11 +59,11 @@ static QUEUED: AtomicUsize = AtomicUsize::new(0);
 static SLEEPERS: Locked<Sleepers> = Locked::new(Sleepers {
     idle: Vec::new(),
     made: BTreeMap::new(),
-    wakers: BTreeMap::new(),
+    wakers: Wakers::new(WAKERS_MAX),
     retired: Vec::new(),
     queue: Vec::new(),
 });
-/// Most wakers kept; beyond it the one that was not rung for the longest time is forgotten.
+/// Most wakers kept.
 const WAKERS_MAX: usize = 256;
 /// Wakers that were forgotten and are not closed yet, at most.
 const MAX_RETIRED: usize = 16;
@@ -167,7 +156,7 @@ impl Made {
 #[inline]
 pub fn wake(end: &Held, waiter: Option<WaiterId>) {
     if let Some(waiter) = waiter {
-        wake_slowly(end, waiter);
+        wakers::wake(&Ours, end, waiter);
     }
 }
 
@@ -236,7 +225,7 @@ pub fn after_fork() {
         QUEUED.store(0, Ordering::Relaxed);
         sleepers.idle.clear();
         core::mem::take(&mut sleepers.made).into_values().for_each(Made::close);
-        let wakers = core::mem::take(&mut sleepers.wakers).into_values().map(|waker| waker.fd);
+        let wakers = sleepers.wakers.drain().map(|waker| waker.fd);
         wakers.chain(sleepers.retired.drain(..)).for_each(internal_fds::close);
     });
 }
@@ -249,97 +238,43 @@ pub fn before_sandbox() {
     with(|sleepers| sleepers.made.values_mut().for_each(Made::prepare));
 }
 
-#[cold]
-fn wake_slowly(end: &Held, waiter: WaiterId) {
-    end.shared().counters.wakes.fetch_add(1, Ordering::Relaxed);
-    let (circuit, token) = (end.circuit(), end.token());
-    let tuple = end.tuple();
-    // Both ends inside one host count the same waiters, so it may be one of ours: then nobody needs to be asked.
-    if tuple.client.ip() == tuple.server.ip() && wake_own(waiter) {
-        return;
-    }
-    let far =
-        if end.shared().status.client.load(Ordering::Relaxed) != 0 { tuple.server } else { tuple.client };
-    let between = end.relayed().map(|generation| (circuit.0, generation));
-    let key = (far.ip().to_canonical(), between, waiter.0);
-    let end_of = (circuit, token);
-    let asks = end.asks_for_wakers();
-    let waker = known(key).or_else(|| if asks { find(end_of, waiter, key) } else { None });
-    if waker.is_some_and(KnownWaker::wake) {
-        return;
-    }
-    if waker.is_some() {
-        // Its sleeper is gone.
-        with(|sleepers| sleepers.forget(key));
-    } else if asks {
-        end.not_found();
-    }
-    if !process::tell(&Request::Wake { circuit, token, waiter }) {
-        end.wake_again();
-    }
-}
+/// The wakers of this process.
+struct Ours;
 
-impl KnownWaker {
-    /// Wakes the sleeper; `false` if it is gone. Never blocks: nobody but this process holds the socket.
-    fn wake(self) -> bool {
-        // One that was forgotten a moment ago is still open.
-        let fd = fd::borrow(self.fd);
-        if program::sandboxed() { wake::wake_by_write(fd, self.word) } else { wake::wake(fd, self.word) }
-    }
-}
+impl Waking for Ours {
+    type Waker = KnownWaker;
 
-fn known(key: Owner) -> Option<KnownWaker> {
-    let look = |wakers: &mut Wakers| {
-        let waker = wakers.get_mut(&key).filter(|waker| waker.session == process::sessions())?;
-        waker.rung = next_ring();
-        Some(*waker)
-    };
-    with(|sleepers| look(&mut sleepers.wakers)).flatten()
-}
-
-fn find((circuit, token): (CircuitId, u64), waiter: WaiterId, key: Owner) -> Option<KnownWaker> {
-    let waker = process::with_session(|session, _| session.waker(circuit, token, waiter))??;
-    let word = waker.word();
-    let waker = KnownWaker {
-        fd: internal_fds::hide(waker.into_socket()),
-        word,
-        session: process::sessions(),
-        rung: next_ring(),
-    };
-    with(|sleepers| sleepers.keep(key, waker));
-    Some(waker)
-}
-
-impl Sleepers {
-    /// Keeps a waker, in the place of the one that was not rung for the longest time where there are too many.
-    fn keep(&mut self, key: Owner, waker: KnownWaker) {
-        if self.wakers.len() >= WAKERS_MAX
-            && let Some(oldest) = self.wakers.iter().min_by_key(|(_, waker)| waker.rung).map(|(key, _)| *key)
-        {
-            self.forget(oldest);
-        }
-        let before = self.wakers.insert(key, waker);
-        self.retire(before);
+    fn with<T>(&self, work: impl FnOnce(&mut Wakers<KnownWaker>) -> T) -> Option<T> {
+        with(|sleepers| work(&mut sleepers.wakers))
     }
 
-    fn forget(&mut self, key: Owner) {
-        let waker = self.wakers.remove(&key);
-        self.retire(waker);
+    fn keep(&self, waker: Waker) -> KnownWaker {
+        let word = waker.word();
+        KnownWaker { fd: internal_fds::hide(waker.into_socket()), word }
     }
 
-    /// A waker is closed when some more have been forgotten: a thread may be about to ring it.
-    fn retire(&mut self, waker: Option<KnownWaker>) {
-        self.retired.extend(waker.map(|waker| waker.fd));
-        if self.retired.len() > MAX_RETIRED {
-            internal_fds::close(self.retired.remove(0));
-        }
+    fn ring(&self, waker: &KnownWaker) -> bool {
+        // Nobody but this process holds the socket. One that was forgotten a moment ago is still open.
+        let fd = fd::borrow(waker.fd);
+        if program::sandboxed() { wake::wake_by_write(fd, waker.word) } else { wake::wake(fd, waker.word) }
     }
-}
 
-/// A number for each ring.
-fn next_ring() -> u64 {
-    static RINGS: AtomicU64 = AtomicU64::new(0);
-    RINGS.fetch_add(1, Ordering::Relaxed)
+    fn retire(&self, waker: KnownWaker) {
+        with(|sleepers| {
+            sleepers.retired.push(waker.fd);
+            if sleepers.retired.len() > MAX_RETIRED {
+                internal_fds::close(sleepers.retired.remove(0));
+            }
+        });
+    }
+
+    fn session(&self) -> u32 {
+        process::sessions()
+    }
+
+    fn wake_own(&self, waiter: WaiterId) -> bool {
+        wake_own(waiter)
+    }
 }
 
 fn with<T>(work: impl FnOnce(&mut Sleepers) -> T) -> Option<T> {

@@ -180,11 +180,7 @@ impl End {
             let sequence = source.sequence.load(Relaxed);
             let rx = self.generations.rx();
             rx.segments.outbound.store_u64(SEND_SM, word(sequence, 0));
-            if let Some(waiter) = self.room_waiter(rx)
-                && !self.daemon.wake(self.circuit, self.token, waiter)
-            {
-                self.wake_again();
-            }
+            self.wake_by_daemon(self.room_waiter(rx));
         }
     }
 }
