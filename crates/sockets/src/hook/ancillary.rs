@@ -15,20 +15,33 @@ pub fn takes_name(to: *const sockaddr, len: socklen_t) -> bool {
     to.is_null() || len <= NAME_MAX
 }
 
-/// Whether `sendmsg` and `recvmsg` accept the message's address, if it has one, and the flags.
-pub fn takes_head(message: &msghdr, flags: c_int) -> bool {
-    let named = !message.msg_name.is_null();
-    flags & MSG_CMSG_COMPAT == 0 && !(named && message.msg_namelen.cast_signed() < 0)
+/// The head of a message for `sendmsg` or `recvmsg`.
+///
+/// # Errors
+/// The error number: it is not there, or they do not take its name, the flags or so many buffers.
+pub fn head(message: *const msghdr, flags: c_int) -> Result<msghdr, c_int> {
+    // SAFETY: any bytes are a head.
+    let head = unsafe { user::load(message) }?;
+    if flags & MSG_CMSG_COMPAT != 0 || !head.msg_name.is_null() && head.msg_namelen.cast_signed() < 0 {
+        return Err(libc::EINVAL);
+    }
+    if head.msg_iovlen > super::IOV_MAX {
+        return Err(libc::EMSGSIZE);
+    }
+    Ok(head)
 }
 
-/// The error number with which the kernel refuses control data, or `MSG_FASTOPEN`, in a send. The kernel is asked by an
-/// equal message without a byte.
+/// Refuses a call that sends control data, or with `MSG_FASTOPEN`, if the kernel does. It is asked by a message of the same
+/// kind without a byte.
+///
+/// # Errors
+/// The kernel's error number.
 ///
 /// # Safety
 /// `message` is one in the form of `sendmsg`.
-pub unsafe fn refused(fd: c_int, end: &Held, message: &msghdr, flags: c_int) -> Option<c_int> {
+pub unsafe fn refuse(fd: c_int, end: &Held, message: &msghdr, flags: c_int) -> Result<(), c_int> {
     if message.msg_controllen == 0 && flags & libc::MSG_FASTOPEN == 0 {
-        return None;
+        return Ok(());
     }
     // The kernel's call would consume a pending error.
     carrier::look_at_kernel(fd, end);
@@ -36,7 +49,7 @@ pub unsafe fn refused(fd: c_int, end: &Held, message: &msghdr, flags: c_int) -> 
     let flags = flags & libc::MSG_FASTOPEN | libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     // SAFETY: the caller's promise.
     if unsafe { real::sendmsg(fd, &raw const empty, flags) } >= 0 {
-        return None;
+        return Ok(());
     }
     // Other errors concern the connection: the stream reports them itself.
     let of_arguments = [
@@ -49,7 +62,8 @@ pub unsafe fn refused(fd: c_int, end: &Held, message: &msghdr, flags: c_int) -> 
         libc::EALREADY,
         libc::EOPNOTSUPP,
     ];
-    Some(real::errno()).filter(|errno| of_arguments.contains(errno))
+    let errno = real::errno();
+    if of_arguments.contains(&errno) { Err(errno) } else { Ok(()) }
 }
 
 /// Stores what a receive into `message` returns besides the bytes: no address, and with `TCP_INQ` the number of bytes left.

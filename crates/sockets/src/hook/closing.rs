@@ -23,7 +23,6 @@ pub fn closing(fd: c_int) {
     if !program::is_owner() {
         return;
     }
-    let errno = real::errno();
     match table::look(fd).map(|entry| entry.kind) {
         Some(Kind::Listener) => {
             listener::unlisten(fd);
@@ -39,5 +38,4 @@ pub fn closing(fd: c_int) {
     {
         sockopt::reset_on_close(fd);
     }
-    real::set_errno(errno);
 }

@@ -18,24 +18,22 @@ const V4_LEN: socklen_t = size_of::<libc::sockaddr_in>() as socklen_t;
 
 hook! {
     /// `socket(2)`; the families of SDP are TCP sockets that ask to be streams.
-    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int |kernel| {
         const TYPE: c_int = 0xf;
-        if address::is_sdp(domain) && kind & TYPE == libc::SOCK_STREAM {
-            // SAFETY: plain numbers.
-            let fd = unsafe { real::socket(libc::AF_INET, kind, libc::IPPROTO_TCP) };
-            if fd >= 0 {
-                table::enter(fd, Kind::Sdp, domain.unsigned_abs());
-            }
-            return fd;
+        if !address::is_sdp(domain) || kind & TYPE != libc::SOCK_STREAM {
+            return kernel();
         }
         // SAFETY: plain numbers.
-        unsafe { real::socket(domain, kind, protocol) }
+        let fd = unsafe { real::socket(libc::AF_INET, kind, libc::IPPROTO_TCP) };
+        if fd >= 0 {
+            table::enter(fd, Kind::Sdp, domain.unsigned_abs());
+        }
+        fd
     }
 
     /// `bind(2)`; the kernel does not know the families of SDP.
-    fn bind(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
-        // SAFETY: the program's promise to `bind`.
-        let outcome = unsafe { real::bind(fd, to, len) };
+    fn bind(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int |kernel| {
+        let outcome = kernel();
         if outcome == 0 || real::errno() != libc::EAFNOSUPPORT {
             return outcome;
         }
@@ -83,33 +81,22 @@ hook! {
     }
 
     /// `listen(2)`.
-    fn listen(fd: c_int, backlog: c_int) -> c_int {
-        // SAFETY: plain numbers.
-        let outcome = unsafe { real::listen(fd, backlog) };
+    fn listen(fd: c_int, backlog: c_int) -> c_int |kernel| {
+        let outcome = kernel();
         if outcome == 0 {
-            let errno = real::errno();
             attach::listening(fd);
-            real::set_errno(errno);
         }
         outcome
     }
 
     /// `accept(2)`.
-    fn accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t) -> c_int {
-        attach::renew(fd);
-        let by = (table::look(fd), table::choice(fd));
-        // SAFETY: the program's promise to `accept`.
-        let accepted = unsafe { real::accept(fd, from, len) };
-        arrived(by, accepted)
+    fn accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t) -> c_int |kernel| {
+        accepted(fd, kernel)
     }
 
     /// `accept4(2)`.
-    fn accept4(fd: c_int, from: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
-        attach::renew(fd);
-        let by = (table::look(fd), table::choice(fd));
-        // SAFETY: the program's promise to `accept4`.
-        let accepted = unsafe { real::accept4(fd, from, len, flags) };
-        arrived(by, accepted)
+    fn accept4(fd: c_int, from: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int |kernel| {
+        accepted(fd, kernel)
     }
 
     /// `shutdown(2)`.
@@ -124,7 +111,7 @@ hook! {
     }
 
     /// `setsockopt(2)`.
-    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int {
+    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int |kernel| {
         // SAFETY: the program's promise to `setsockopt`.
         let given = unsafe { Value::new(value, len) };
         if level == sol_crosslane::SOL_CROSSLANE && let Some(outcome) = sol_crosslane::set(fd, name, &given) {
@@ -134,8 +121,7 @@ hook! {
         if let Some(errno) = kind.and_then(|kind| options::refused(kind, level, name, &given)) {
             return real::fail(errno);
         }
-        // SAFETY: the program's promise to `setsockopt`.
-        let outcome = unsafe { real::setsockopt(fd, level, name, value, len) };
+        let outcome = kernel();
         if outcome == 0 {
             match kind {
                 Some(Kind::Listener) => deferral::changed(fd, level, name),
@@ -154,15 +140,13 @@ hook! {
     }
 
     /// `getsockopt(2)`.
-    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int {
+    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int |kernel| {
         if level == sol_crosslane::SOL_CROSSLANE
             // SAFETY: the program's promise to `getsockopt`.
             && let Some(outcome) = sol_crosslane::get(fd, name, &unsafe { Place::new(value, len) })
         {
             return outcome.map_or_else(real::fail, |()| 0);
         }
-        // SAFETY: the program's promise to `getsockopt`.
-        let kernel = || unsafe { real::getsockopt(fd, level, name, value, len) };
         let ours = match (level, name) {
             (libc::SOL_SOCKET, libc::SO_ERROR) => table::stream(fd).and_then(|end| error_of(fd, &end, len)),
             (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => table::stream(fd).and_then(|end| io::peeking::programs_value(&end)),
@@ -217,18 +201,18 @@ fn connect_again(fd: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
 fn dissolve(fd: c_int, end: &table::Held, kernel: impl FnOnce() -> c_int) -> c_int {
     let outcome = kernel();
     if outcome == 0 {
-        let errno = real::errno();
         attach::leave_for(fd, end, None);
-        real::set_errno(errno);
     }
     outcome
 }
 
 /// `by` and `choice` are the listener's from before the call: another thread may have closed it meanwhile.
-fn arrived((by, choice): (Option<table::Entry>, u32), accepted: c_int) -> c_int {
-    let kind = by.map(|entry| entry.kind);
+fn accepted(fd: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
+    attach::renew(fd);
+    // When the call began: another thread may close it meanwhile.
+    let (kind, choice) = (table::look(fd).map(|entry| entry.kind), table::choice(fd));
+    let accepted = kernel();
     if accepted >= 0 && matches!(kind, Some(Kind::Listener | Kind::Shy)) {
-        let errno = real::errno();
         if choice != 0 {
             table::choose(accepted, choice);
         }
@@ -238,7 +222,6 @@ fn arrived((by, choice): (Option<table::Entry>, u32), accepted: c_int) -> c_int 
             _ if own_calls::may_have_listeners() => attach::accepted(accepted, Plain::OwnCalls),
             _ => attach::stays_plain(accepted, Plain::OwnCalls),
         }
-        real::set_errno(errno);
     }
     accepted
 }

@@ -40,35 +40,22 @@ hook! {
     }
 
     /// `dup(2)`.
-    fn dup(fd: c_int) -> c_int {
-        // SAFETY: plain number.
-        copied(fd, || unsafe { real::dup(fd) })
+    fn dup(fd: c_int) -> c_int |kernel| {
+        copied(fd, kernel)
     }
 
     /// `dup2(2)`, over a live socket too.
-    fn dup2(fd: c_int, to: c_int) -> c_int {
-        if fd == to {
-            // SAFETY: plain numbers.
-            return unsafe { real::dup2(fd, to) };
-        }
-        // SAFETY: plain numbers.
-        replaced(fd, to, || unsafe { real::dup2(fd, to) })
-    }
-
-    /// `dup3(2)`.
-    fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
-        // SAFETY: plain numbers.
-        let kernel = || unsafe { real::dup3(fd, to, flags) };
-        if flags & !libc::O_CLOEXEC != 0 {
-            return kernel();
-        }
+    fn dup2(fd: c_int, to: c_int) -> c_int |kernel| {
         replaced(fd, to, kernel)
     }
 
+    /// `dup3(2)`.
+    fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int |kernel| {
+        if flags & !libc::O_CLOEXEC != 0 { kernel() } else { replaced(fd, to, kernel) }
+    }
+
     /// `fcntl(2)`; the third argument travels in a register whatever its type.
-    fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
-        // SAFETY: the program's promise to `fcntl`.
-        let kernel = || unsafe { real::fcntl(fd, command, argument) };
+    fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int |kernel| {
         match command {
             libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => copied(fd, kernel),
             libc::F_SETFL => {
@@ -90,16 +77,11 @@ hook! {
     }
 
     /// `ioctl(2)`.
-    fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
-        // SAFETY: the program's promise to `ioctl`.
-        let kernel = || unsafe { real::ioctl(fd, request, argument) };
+    fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int |kernel| {
         let Some(end) = table::stream(fd) else { return kernel() };
         match options::control(&end, request) {
             // SAFETY: the program's promise to `ioctl` with this request.
-            Some(Ok(value)) => match unsafe { user::store(argument.cast::<c_int>(), &value) } {
-                Ok(()) => 0,
-                Err(errno) => real::fail(errno),
-            },
+            Some(Ok(value)) => unsafe { user::store(argument.cast(), &value) }.map_or_else(real::fail, |()| 0),
             Some(Err(errno)) => real::fail(errno),
             _ => {
                 let outcome = kernel();
@@ -150,7 +132,7 @@ fn replaced(fd: c_int, to: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
     if fd == to {
         return kernel();
     }
-    if internal_fds::is(fd) || internal_fds::is(to) {
+    if internal_fds::is(to) || internal_fds::is(fd) {
         return real::fail(libc::EBADF);
     }
     if is_same_stream(fd, to) {
@@ -160,11 +142,7 @@ fn replaced(fd: c_int, to: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
     if table::look(to).is_some() && is_open(fd) && is_below_limit(to) {
         closing(to);
     }
-    let copy = kernel();
-    if copy >= 0 {
-        same(fd, copy);
-    }
-    copy
+    copied(fd, kernel)
 }
 
 fn is_same_stream(fd: c_int, other: c_int) -> bool {

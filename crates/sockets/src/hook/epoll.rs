@@ -10,24 +10,20 @@ use libc::{epoll_event, sigset_t, timespec};
 
 hook! {
     /// `epoll_create(2)`.
-    fn epoll_create(size: c_int) -> c_int {
-        // SAFETY: plain number.
-        epoll::created(unsafe { real::epoll_create(size) })
+    fn epoll_create(size: c_int) -> c_int |kernel| {
+        epoll::created(kernel())
     }
 
     /// `epoll_create1(2)`.
-    fn epoll_create1(flags: c_int) -> c_int {
-        // SAFETY: plain number.
-        epoll::created(unsafe { real::epoll_create1(flags) })
+    fn epoll_create1(flags: c_int) -> c_int |kernel| {
+        epoll::created(kernel())
     }
 
     /// `epoll_ctl(2)`.
-    fn epoll_ctl(epfd: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+    fn epoll_ctl(epfd: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int |kernel| {
         if internal_fds::is(fd) || internal_fds::is(epfd) {
             return real::fail(libc::EBADF);
         }
-        // SAFETY: the program's promise to `epoll_ctl`.
-        let kernel = || unsafe { real::epoll_ctl(epfd, operation, fd, event) };
         // SAFETY: any bytes are an event.
         let wanted = || unsafe { user::load(event) };
         epoll::control(epfd, operation, fd, wanted, kernel)
@@ -40,20 +36,16 @@ hook! {
     }
 
     /// `epoll_pwait(2)`.
-    fn epoll_pwait(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int, mask: *const sigset_t) -> c_int {
+    fn epoll_pwait(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int, mask: *const sigset_t) -> c_int |kernel| {
         // SAFETY: the program's promise to `epoll_pwait`.
-        let kernel = || unsafe { real::epoll_pwait(epfd, events, max, timeout, mask) };
-        // SAFETY: as above.
         let Some(target) = (unsafe { Events::new(events, max) }) else { return epoll::nowhere(epfd, kernel) };
         let call = Call { epfd, mask, fine: false };
         epoll::wait(call, target, || Some(Timeout::of_ms(timeout)), kernel)
     }
 
     /// `epoll_pwait2(2)`.
-    fn epoll_pwait2(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int {
+    fn epoll_pwait2(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int |kernel| {
         // SAFETY: the program's promise to `epoll_pwait2`.
-        let kernel = || unsafe { real::epoll_pwait2(epfd, events, max, timeout, mask) };
-        // SAFETY: as above.
         let Some(target) = (unsafe { Events::new(events, max) }) else { return epoll::nowhere(epfd, kernel) };
         let call = Call { epfd, mask, fine: true };
         let time = || {

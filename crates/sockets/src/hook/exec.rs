@@ -70,27 +70,24 @@ hook! {
     }
 
     /// `posix_spawn_file_actions_adddup2(3)`: a child will have this descriptor, even if its flags say close-on-exec.
-    fn posix_spawn_file_actions_adddup2(actions: *mut c_void, fd: c_int, to: c_int) -> c_int {
+    fn posix_spawn_file_actions_adddup2(actions: *mut c_void, fd: c_int, to: c_int) -> c_int |kernel| {
         if let Some(end) = table::stream(fd) {
             end_of_life::lent(&end);
             LENT.store(true, Relaxed);
         }
-        // SAFETY: the program's promise.
-        unsafe { real::posix_spawn_file_actions_adddup2(actions, fd, to) }
+        kernel()
     }
 
     /// `system(3)`.
-    fn system(command: *const c_char) -> c_int {
+    fn system(command: *const c_char) -> c_int |kernel| {
         lend(&inheritance().0);
-        // SAFETY: the program's promise to `system`.
-        fault::executing(|| unsafe { real::system(command) })
+        fault::executing(kernel)
     }
 
     /// `popen(3)`.
-    fn popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE {
+    fn popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE |kernel| {
         lend(&inheritance().0);
-        // SAFETY: the program's promise to `popen`.
-        fault::executing(|| unsafe { real::popen(command, mode) })
+        fault::executing(kernel)
     }
 }
 

@@ -17,10 +17,9 @@ struct Child {
 
 hook! {
     /// `fork(2)`: the work is done by the C library's handlers; here is known whether it failed.
-    fn fork() -> pid_t {
+    fn fork() -> pid_t |kernel| {
         forking::begins();
-        // SAFETY: no argument.
-        let pid = unsafe { real::fork() };
+        let pid = kernel();
         if pid != 0 {
             let errno = real::errno();
             forking::ended(pid < 0);
@@ -31,20 +30,18 @@ hook! {
 
     /// `_Fork(3)`: calls no handlers.
     #[allow(non_snake_case, reason = "its name")]
-    fn _Fork() -> pid_t {
-        // SAFETY: no argument.
-        forking::around(|| unsafe { real::_Fork() })
+    fn _Fork() -> pid_t |kernel| {
+        forking::around(kernel)
     }
 
     /// `clone(2)` as the C library has it.
-    fn clone(begin: Begin, stack: *mut c_void, flags: c_int, argument: *mut c_void, parent: *mut c_void, tls: *mut c_void, child: *mut c_void) -> c_int {
+    fn clone(begin: Begin, stack: *mut c_void, flags: c_int, argument: *mut c_void, parent: *mut c_void, tls: *mut c_void, child: *mut c_void) -> c_int |kernel| {
         if flags & CLONE_VM != 0 {
-            // SAFETY: the program's promise to `clone`.
-            return unsafe { real::clone(begin, stack, flags, argument, parent, tls, child) };
+            return kernel();
         }
         let mut first = Child { begin, argument };
         let first: *mut c_void = (&raw mut first).cast();
-        // SAFETY: as above; the child has a copy of `first`.
+        // SAFETY: the program's promise to `clone`; the child has a copy of `first`.
         forking::around(|| unsafe { real::clone(begin_child, stack, flags, first, parent, tls, child) })
     }
 }

@@ -22,10 +22,7 @@ hook! {
 
     /// Frees such memory; 0 if none begins there. The error number stays.
     fn crosslane_buffer_free(at: *mut c_void) -> c_int {
-        let errno = real::errno();
-        let freed = pool::free(at.cast());
-        real::set_errno(errno);
-        c_int::from(freed)
+        c_int::from(pool::free(at.cast()))
     }
 
     /// Bytes of such memory; 0 if none begins there.

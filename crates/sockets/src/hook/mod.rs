@@ -24,20 +24,27 @@ pub mod transfer;
 pub mod zcopy;
 
 /// Defines hooked functions: exported from the library, but not from its unit tests. As with a system call, `errno`
-/// changes only if the call fails, whatever we asked the kernel meanwhile: programs read it late.
+/// changes only if the call fails, whatever we asked the kernel meanwhile: programs read it late. With `|kernel|` behind its
+/// type a function has `kernel()`, the C library's own of the same name with the same arguments.
 macro_rules! hook {
-    ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block)*) => {$(
+    ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $(|$kernel:ident|)? $body:block)*) => {$(
         $(#[$meta])*
         #[cfg_attr(not(test), unsafe(no_mangle))]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
+            $crate::hook::hook!(@kernel $name($($arg),*) $($kernel)?);
             $crate::kernel::real::keeping_errno(move || -> $ret { $body })
         }
     )*};
+    (@kernel $name:ident($($arg:ident),*)) => {};
+    (@kernel $name:ident($($arg:ident),*) $kernel:ident) => {
+        // SAFETY: what the program promises to the function of this name.
+        let $kernel = move || unsafe { $crate::kernel::real::$name($($arg),*) };
+    };
 }
 pub(crate) use hook;
 
-use crate::kernel::user;
-use core::ffi::c_int;
+use crate::kernel::{real, user};
+use core::ffi::{c_int, c_uint};
 use core::mem::MaybeUninit;
 use libc::iovec;
 use std::io::{IoSlice, IoSliceMut};
@@ -99,8 +106,28 @@ unsafe fn bytes_mut<'a>(base: *mut core::ffi::c_void, len: usize) -> &'a mut [u8
     unsafe { core::slice::from_raw_parts_mut(base, len.min(LONGEST)) }
 }
 
-/// Stores the length of a message in its `mmsghdr`, behind the header.
-fn store_length(entry: *mut libc::mmsghdr, len: core::ffi::c_uint) -> Result<(), c_int> {
+/// Does `one` with one message after the other until it fails, and tells each its length; how many these are, or -1.
+fn each_message(
+    messages: *mut libc::mmsghdr,
+    count: c_uint,
+    mut one: impl FnMut(*mut libc::msghdr) -> libc::ssize_t,
+) -> c_int {
+    let number = |count| c_int::try_from(count).unwrap_or(c_int::MAX);
+    for done in 0..count {
+        let entry = messages.wrapping_add(done as usize);
+        let stored = c_uint::try_from(one(entry.cast())).map(|len| store_length(entry, len));
+        if !matches!(stored, Ok(Ok(()))) {
+            if let Ok(Err(errno)) = stored {
+                real::set_errno(errno);
+            }
+            return if done > 0 { number(done) } else { -1 };
+        }
+    }
+    number(count)
+}
+
+/// Stores the length of a message behind its header, in one of `mmsghdr`.
+fn store_length(entry: *mut libc::mmsghdr, len: c_uint) -> Result<(), c_int> {
     const AT: usize = core::mem::offset_of!(libc::mmsghdr, msg_len);
     // SAFETY: the program's array.
     unsafe { user::store(entry.wrapping_byte_add(AT).cast(), &len) }

@@ -11,16 +11,12 @@ use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};
 
 hook! {
     /// `poll(2)`.
-    fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
-        // SAFETY: the program's promise to `poll`.
-        let kernel = || unsafe { real::poll(fds, count, timeout) };
+    fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int |kernel| {
         ours(fds, count, |asked| Some(run(asked, Timeout::of_ms(timeout), core::ptr::null()))).unwrap_or_else(kernel)
     }
 
     /// `ppoll(2)`.
-    fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int {
-        // SAFETY: the program's promise to `ppoll`.
-        let kernel = || unsafe { real::ppoll(fds, count, timeout, mask) };
+    fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int |kernel| {
         // SAFETY: the C library has read the time.
         let time = || Timeout::of_timespec(unsafe { timeout.as_ref() });
         ours(fds, count, |asked| time().map(|time| run(asked, time, mask))).unwrap_or_else(kernel)

@@ -12,13 +12,11 @@ use core::ffi::{c_int, c_long, c_uint};
 hook! {
     /// `syscall(2)`: calls that other hooks follow, and `io_uring`, which streams do not support. Programs make a ring
     /// before their first socket, so a session is opened to learn whether there may be streams.
-    fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long {
-        // SAFETY: the program's promise to `syscall`.
-        let kernel = || unsafe { real::syscall(number, a, b, c, d, e, f) };
+    fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long |kernel| {
         if number == libc::SYS_io_uring_setup {
             return ring(kernel);
         }
-        // SAFETY: as above.
+        // SAFETY: the program's promise to `syscall`.
         if unsafe { fork::is_fork(number, a, b) } {
             return forking::around(kernel);
         }
@@ -46,9 +44,7 @@ fn ring(kernel: impl FnOnce() -> c_long) -> c_long {
     }
     let made = kernel();
     if made >= 0 {
-        let errno = real::errno();
         own_calls::made_ring();
-        real::set_errno(errno);
     }
     made
 }

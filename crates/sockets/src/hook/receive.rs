@@ -4,25 +4,24 @@ use super::{ancillary, hook, segments_mut};
 use crate::calls::io;
 use crate::descriptors::table::{self, Held};
 use crate::kernel::{real, scratch, user};
+use crate::waiting::limit::{Timeout, timespec_of};
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 use std::io::IoSliceMut;
-use std::time::{Duration, Instant};
 
 /// Flags that ask for something only the kernel's socket has.
 const KERNEL_ONLY: c_int = libc::MSG_OOB | libc::MSG_ERRQUEUE;
 
 hook! {
     /// `read(2)`.
-    fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
+    fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t |kernel| {
         match table::stream(fd) {
             Some(_) if !super::can_be_ours(buffer, len) => real::fail(libc::EFAULT),
             Some(_) if len == 0 => 0,
-            // SAFETY: as above.
-            Some(end) => unsafe { one(fd, &end, buffer, len, 0) }.finish(|| unsafe { real::read(fd, buffer, len) }),
-            // SAFETY: as above.
-            None => unsafe { real::read(fd, buffer, len) },
+            // SAFETY: the program's promise to `read`.
+            Some(end) => unsafe { one(fd, &end, buffer, len, 0) }.finish(kernel),
+            None => kernel(),
         }
     }
 
@@ -34,14 +33,11 @@ hook! {
     }
 
     /// `recv(2)`.
-    fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+    fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t |kernel| {
         match table::stream(fd) {
-            Some(end) if flags & KERNEL_ONLY == 0 => {
-                // SAFETY: the program's promise to `recv`.
-                unsafe { one(fd, &end, buffer, len, flags) }.finish(|| unsafe { real::recv(fd, buffer, len, flags) })
-            }
-            // SAFETY: as above.
-            _ => unsafe { real::recv(fd, buffer, len, flags) },
+            // SAFETY: the program's promise to `recv`.
+            Some(end) if flags & KERNEL_ONLY == 0 => unsafe { one(fd, &end, buffer, len, flags) }.finish(kernel),
+            _ => kernel(),
         }
     }
 
@@ -53,29 +49,22 @@ hook! {
     }
 
     /// `recvfrom(2)`; TCP returns no address.
-    fn recvfrom(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr, fromlen: *mut socklen_t) -> ssize_t {
-        match table::stream(fd) {
-            Some(end) if flags & KERNEL_ONLY == 0 => {
-                // SAFETY: the program's promise to `recvfrom`.
-                let outcome = unsafe { one(fd, &end, buffer, len, flags) };
-                if matches!(outcome, io::Outcome::Bytes(_)) && !from.is_null() {
-                    // SAFETY: as above.
-                    match unsafe { user::load(fromlen) }.map(socklen_t::cast_signed) {
-                        Ok(..0) => return real::fail(libc::EINVAL),
-                        Ok(_) => {}
-                        Err(errno) => return real::fail(errno),
-                    }
-                    // SAFETY: as above.
-                    if let Err(errno) = unsafe { user::store(fromlen, &0) } {
-                        return real::fail(errno);
-                    }
-                }
+    fn recvfrom(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr, fromlen: *mut socklen_t) -> ssize_t |kernel| {
+        let Some(end) = table::stream(fd).filter(|_| flags & KERNEL_ONLY == 0) else { return kernel() };
+        // SAFETY: the program's promise to `recvfrom`.
+        let outcome = unsafe { one(fd, &end, buffer, len, flags) };
+        if matches!(outcome, io::Outcome::Bytes(_)) && !from.is_null() {
+            // SAFETY: any bytes are a length, and the place is the program's.
+            let told = unsafe { user::load(fromlen) }.and_then(|len| match len.cast_signed() {
+                ..0 => Err(libc::EINVAL),
                 // SAFETY: as above.
-                outcome.finish(|| unsafe { real::recvfrom(fd, buffer, len, flags, from, fromlen) })
+                _ => unsafe { user::store(fromlen, &0) },
+            });
+            if let Err(errno) = told {
+                return real::fail(errno);
             }
-            // SAFETY: as above.
-            _ => unsafe { real::recvfrom(fd, buffer, len, flags, from, fromlen) },
         }
+        outcome.finish(kernel)
     }
 
     /// `recvfrom` as `_FORTIFY_SOURCE` has it.
@@ -86,31 +75,20 @@ hook! {
     }
 
     /// `readv(2)`.
-    fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
-        let Some(end) = table::stream(fd) else {
+    fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t |kernel| {
+        match table::stream(fd) {
             // SAFETY: the program's promise to `readv`.
-            return unsafe { real::readv(fd, iov, count) };
-        };
-        // SAFETY: as above.
-        match unsafe { segments_mut(iov, usize::try_from(count).unwrap_or(usize::MAX)) } {
-            Ok(mut buffers) => io::receive(fd, &end, &mut buffers, 0)
-                // SAFETY: as above.
-                .finish(|| unsafe { real::readv(fd, iov, count) }),
-            Err(errno) => real::fail(errno),
+            Some(end) => unsafe { several(fd, &end, iov, count, 0) }.unwrap_or_else(io::Outcome::Errno).finish(kernel),
+            None => kernel(),
         }
     }
 
     /// `preadv2(2)`: at no position it is `readv`.
-    fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
-        // SAFETY: the program's promise to `preadv2`.
-        let kernel = || unsafe { real::preadv2(fd, iov, count, offset, flags) };
-        let Some(end) = table::stream(fd).filter(|_| offset == -1) else { return kernel() };
-        // SAFETY: as above.
-        let buffers = unsafe { segments_mut(iov, usize::try_from(count).unwrap_or(usize::MAX)) };
-        let bytes = |buffers: &[IoSliceMut<'_>]| buffers.iter().map(|buffer| buffer.len()).sum();
-        match buffers.and_then(|buffers| super::flags_of(flags, bytes(&buffers)).map(|flags| (buffers, flags))) {
-            Ok((mut buffers, flags)) => io::receive(fd, &end, &mut buffers, flags).finish(kernel),
-            Err(errno) => real::fail(errno),
+    fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t |kernel| {
+        match table::stream(fd).filter(|_| offset == -1) {
+            // SAFETY: the program's promise to `preadv2`.
+            Some(end) => unsafe { several(fd, &end, iov, count, flags) }.unwrap_or_else(io::Outcome::Errno).finish(kernel),
+            None => kernel(),
         }
     }
 
@@ -121,36 +99,28 @@ hook! {
     }
 
     /// `recvmsg(2)`; TCP returns no address and, without options that a stream does not have, no ancillary data.
-    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-        match table::stream(fd) {
-            Some(end) => {
-                // SAFETY: the program's promise to `recvmsg`.
-                unsafe { message_in(fd, &end, message, flags) }
-            }
-            None => {
-                // SAFETY: as above.
-                let received = unsafe { real::recvmsg(fd, message, flags) };
-                if received >= 0 {
-                    // SAFETY: filled by the kernel.
-                    unsafe { super::transfer::descriptors_arrived(message) };
-                }
-                received
-            }
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t |kernel| {
+        if let Some(end) = table::stream(fd) {
+            // SAFETY: the program's promise to `recvmsg`.
+            return unsafe { message_in(fd, &end, message, flags) };
         }
+        let received = kernel();
+        if received >= 0 {
+            // SAFETY: filled by the kernel.
+            unsafe { super::transfer::descriptors_arrived(message) };
+        }
+        received
     }
 
     /// `recvmmsg(2)`.
-    fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int {
-        let Some(end) = table::stream(fd).filter(|_| flags & KERNEL_ONLY == 0) else {
-            // SAFETY: the program's promise to `recvmmsg`.
-            return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
-        };
+    fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int |kernel| {
+        let Some(end) = table::stream(fd).filter(|_| flags & KERNEL_ONLY == 0) else { return kernel() };
         // SAFETY: any bytes are a time.
         let limit = if timeout.is_null() { Ok(None) } else { unsafe { user::load(timeout) }.map(Some) };
-        let deadline = match limit.map(|limit| limit.as_ref().map(duration)) {
+        let limit = match limit.map(|limit| Timeout::of_timespec(limit.as_ref())) {
             Err(errno) => return real::fail(errno),
-            Ok(Some(None)) => return real::fail(libc::EINVAL),
-            Ok(limit) => limit.flatten().map(|time| Instant::now() + time),
+            Ok(None) => return real::fail(libc::EINVAL),
+            Ok(Some(timeout)) => timeout.begin(),
         };
         // Unlike other receives, it reports an error before there is a message to receive.
         if flags & libc::MSG_ERRQUEUE == 0 {
@@ -161,70 +131,48 @@ hook! {
                 return real::fail(errno);
             }
         }
-        let outcome = each_message(messages, count.min(1024), flags, deadline, |message, flags| {
+        let behind_first = if flags & libc::MSG_WAITFORONE == 0 { 0 } else { libc::MSG_DONTWAIT };
+        let mut flags = flags & !libc::MSG_WAITFORONE;
+        let mut is_first = true;
+        let outcome = super::each_message(messages, count.min(1024), |message| {
+            if !core::mem::take(&mut is_first) {
+                flags |= behind_first;
+                if limit.is_over() {
+                    return -1;
+                }
+            }
             // SAFETY: the program's promise to `recvmmsg`.
             unsafe { message_in(fd, &end, message, flags) }
         });
         if outcome > 0
-            && let Some(deadline) = deadline
+            && let Some(left) = limit.left(None)
         {
-            let left = crate::waiting::limit::timespec_of(deadline.saturating_duration_since(Instant::now()));
             // SAFETY: the program's time.
-            return unsafe { user::store(timeout, &left) }.map_or_else(real::fail, |()| outcome);
+            return unsafe { user::store(timeout, &timespec_of(left)) }.map_or_else(real::fail, |()| outcome);
         }
         outcome
     }
 }
 
-/// Receives one message after the other, until all are filled, `deadline` is over, or one fails.
-fn each_message(
-    messages: *mut mmsghdr,
-    count: c_uint,
-    mut flags: c_int,
-    deadline: Option<Instant>,
-    receive: impl Fn(*mut msghdr, c_int) -> ssize_t,
-) -> c_int {
-    let number = |count: c_uint| c_int::try_from(count).unwrap_or(c_int::MAX);
-    for done in 0..count {
-        let entry = messages.wrapping_add(done as usize);
-        let received = receive(entry.cast(), flags & !libc::MSG_WAITFORONE);
-        let stored = c_uint::try_from(received).map(|received| super::store_length(entry, received));
-        if !matches!(stored, Ok(Ok(()))) {
-            if let Ok(Err(errno)) = stored {
-                real::set_errno(errno);
-            }
-            return if done > 0 { number(done) } else { -1 };
-        }
-        if flags & libc::MSG_WAITFORONE != 0 {
-            flags |= libc::MSG_DONTWAIT;
-        }
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            return number(done + 1);
-        }
-    }
-    number(count)
-}
 unsafe fn message_in(fd: c_int, end: &Held, message: *mut msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the caller's promise.
+    let kernel = || unsafe { real::recvmsg(fd, message, flags) };
     if flags & KERNEL_ONLY != 0 {
-        // SAFETY: the caller's promise.
-        return unsafe { real::recvmsg(fd, message, flags) };
-    }
-    // SAFETY: any bytes are a header.
-    let mut header = match unsafe { user::load(message) } {
-        Ok(header) => header,
-        Err(errno) => return real::fail(errno),
-    };
-    if !ancillary::takes_head(&header, flags) {
-        return real::fail(libc::EINVAL);
-    }
-    if header.msg_iovlen > super::IOV_MAX {
-        return real::fail(libc::EMSGSIZE);
+        return kernel();
     }
     // SAFETY: as above.
-    let mut buffers = match unsafe { segments_mut(header.msg_iov, header.msg_iovlen) } {
-        Ok(buffers) => buffers,
-        Err(errno) => return real::fail(errno),
-    };
+    unsafe { message_from(fd, end, message, flags) }.unwrap_or_else(io::Outcome::Errno).finish(kernel)
+}
+
+unsafe fn message_from(
+    fd: c_int,
+    end: &Held,
+    message: *mut msghdr,
+    flags: c_int,
+) -> Result<io::Outcome, c_int> {
+    let mut header = ancillary::head(message, flags)?;
+    // SAFETY: the caller's promise.
+    let mut buffers = unsafe { segments_mut(header.msg_iov, header.msg_iovlen) }?;
     let len = buffers.iter().fold(0, |all: usize, buffer| all.saturating_add(buffer.len()));
     let outcome = if len == 0 {
         nothing(fd, end, flags)
@@ -233,21 +181,29 @@ unsafe fn message_in(fd: c_int, end: &Held, message: *mut msghdr, flags: c_int) 
     } else {
         io::receive(fd, end, &mut buffers, flags)
     };
-    match outcome {
-        // SAFETY: as above.
-        io::Outcome::Kernel => unsafe { real::recvmsg(fd, message, flags) },
-        // As in the kernel, nothing is stored for a call that failed.
-        io::Outcome::Bytes(_) => {
-            // SAFETY: as above.
-            unsafe { ancillary::store(fd, end, &mut header, flags) };
-            // SAFETY: the program's header.
-            match unsafe { store_header(message, &header) } {
-                Ok(()) => outcome.finish(|| -1),
-                Err(errno) => real::fail(errno),
-            }
+    // As the kernel has it, nothing is told of a call that failed.
+    if matches!(outcome, io::Outcome::Bytes(_)) {
+        // SAFETY: as above, and the program's header.
+        unsafe {
+            ancillary::store(fd, end, &mut header, flags);
+            store_header(message, &header)?;
         }
-        io::Outcome::Errno(_) => outcome.finish(|| -1),
     }
+    Ok(outcome)
+}
+
+/// Receives into the buffers of a `preadv2` at no position.
+unsafe fn several(
+    fd: c_int,
+    end: &Held,
+    iov: *const iovec,
+    count: c_int,
+    flags: c_int,
+) -> Result<io::Outcome, c_int> {
+    // SAFETY: the caller's promise.
+    let mut buffers = unsafe { segments_mut(iov, usize::try_from(count).unwrap_or(usize::MAX)) }?;
+    let flags = super::flags_of(flags, buffers.iter().map(|buffer| buffer.len()).sum())?;
+    Ok(io::receive(fd, end, &mut buffers, flags))
 }
 
 /// Stores in a message's header only what the kernel stores there.
@@ -334,10 +290,4 @@ fn check(len: size_t, room: size_t) {
         // SAFETY: ends the process.
         unsafe { libc::abort() }
     }
-}
-
-/// `None`: it is no time.
-fn duration(time: &timespec) -> Option<Duration> {
-    let (seconds, ns) = (u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?);
-    (ns < 1_000_000_000).then(|| Duration::new(seconds, ns))
 }

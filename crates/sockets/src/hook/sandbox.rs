@@ -7,7 +7,7 @@
 use super::hook;
 use crate::daemon::{pool, waiters};
 use crate::descriptors::table::{self, Kind};
-use crate::kernel::{fault, program, real, user};
+use crate::kernel::{fault, program, user};
 use crate::socket::listener;
 use crate::waiting::{epoll, fd_limit};
 use core::ffi::{c_char, c_int, c_ulong};
@@ -20,39 +20,32 @@ const LOW: u64 = 1024;
 
 hook! {
     /// `prctl(2)`: prepares for a system call filter.
-    fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
+    fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int |kernel| {
         if option == libc::PR_SET_SECCOMP {
             before_filter();
         }
-        // SAFETY: the program's promise to `prctl`.
-        unsafe { real::prctl(option, a, b, c, d) }
+        kernel()
     }
 
     /// `chroot(2)`: afterwards the daemon's socket has no path.
-    fn chroot(path: *const c_char) -> c_int {
+    fn chroot(path: *const c_char) -> c_int |kernel| {
         if needs_daemon() {
             waiters::before_sandbox();
         }
-        // SAFETY: the program's promise to `chroot`.
-        unsafe { real::chroot(path) }
+        kernel()
     }
 
     /// `setrlimit(2)`: afterwards perhaps no descriptor can be opened.
-    fn setrlimit(resource: __rlimit_resource_t, limit: *const rlimit) -> c_int {
+    fn setrlimit(resource: __rlimit_resource_t, limit: *const rlimit) -> c_int |kernel| {
         // SAFETY: the program's promise to `setrlimit`.
-        unsafe {
-            before_limit(resource, limit);
-            real::setrlimit(resource, limit)
-        }
+        unsafe { before_limit(resource, limit) };
+        kernel()
     }
 
     /// `setrlimit64(2)`: the same where words have 64 bits.
     fn setrlimit64(resource: __rlimit_resource_t, limit: *const rlimit) -> c_int {
         // SAFETY: the program's promise to `setrlimit64`; both names are one function in the C library.
-        unsafe {
-            before_limit(resource, limit);
-            real::setrlimit(resource, limit)
-        }
+        unsafe { setrlimit(resource, limit) }
     }
 }
 

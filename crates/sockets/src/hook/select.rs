@@ -25,9 +25,7 @@ const KINDS: [(c_short, c_short); 3] = [
 ];
 hook! {
     /// `select(2)`; the time left is stored, as Linux does.
-    fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int {
-        // SAFETY: the program's promise to `select`.
-        let kernel = || unsafe { real::select(count, read, write, except, timeout) };
+    fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int |kernel| {
         let Some(mut sets) = Sets::ours([read, write, except], count) else { return kernel() };
         // SAFETY: the C library would read it without asking the kernel, too.
         let Some(time) = (unsafe { duration(timeout) }) else { return kernel() };
@@ -46,9 +44,7 @@ hook! {
     }
 
     /// `pselect(2)`.
-    fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int {
-        // SAFETY: the program's promise to `pselect`.
-        let kernel = || unsafe { real::pselect(count, read, write, except, timeout, mask) };
+    fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int |kernel| {
         let Some(mut sets) = Sets::ours([read, write, except], count) else { return kernel() };
         // SAFETY: the C library would read it without asking the kernel, too.
         match Timeout::of_timespec(unsafe { timeout.as_ref() }) {

@@ -9,10 +9,9 @@ use libc::sighandler_t;
 
 hook! {
     /// `sigaction(2)`.
-    fn sigaction(signal: c_int, action: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
+    fn sigaction(signal: c_int, action: *const libc::sigaction, old: *mut libc::sigaction) -> c_int |kernel| {
         if !fault::is_caught() {
-            // SAFETY: the program's promise to `sigaction`.
-            return unsafe { real::sigaction(signal, action, old) };
+            return kernel();
         }
         // SAFETY: the C library reads it without asking the kernel, too.
         let new = unsafe { action.as_ref() };
@@ -47,9 +46,8 @@ hook! {
     }
 
     /// `signal(2)`.
-    fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        // SAFETY: the program's promise to `signal`.
-        fault::lifted(signal, || unsafe { real::signal(signal, handler) })
+    fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t |kernel| {
+        fault::lifted(signal, kernel)
     }
 
     /// `signal` by another name.
@@ -65,9 +63,8 @@ hook! {
     }
 
     /// `sysv_signal(3)`: for one signal.
-    fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        // SAFETY: the program's promise to `sysv_signal`.
-        fault::lifted(signal, || unsafe { real::sysv_signal(signal, handler) })
+    fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t |kernel| {
+        fault::lifted(signal, kernel)
     }
 
     /// `signal` as programs have it that ask for System V's.
@@ -77,21 +74,18 @@ hook! {
     }
 
     /// `sigset(3)`.
-    fn sigset(signal: c_int, disposition: sighandler_t) -> sighandler_t {
-        // SAFETY: the program's promise to `sigset`.
-        fault::lifted(signal, || unsafe { real::sigset(signal, disposition) })
+    fn sigset(signal: c_int, disposition: sighandler_t) -> sighandler_t |kernel| {
+        fault::lifted(signal, kernel)
     }
 
     /// `sigignore(3)`.
-    fn sigignore(signal: c_int) -> c_int {
-        // SAFETY: plain number.
-        fault::lifted(signal, || unsafe { real::sigignore(signal) })
+    fn sigignore(signal: c_int) -> c_int |kernel| {
+        fault::lifted(signal, kernel)
     }
 
     /// `siginterrupt(3)`.
-    fn siginterrupt(signal: c_int, flag: c_int) -> c_int {
-        // SAFETY: plain numbers.
-        fault::lifted(signal, || unsafe { real::siginterrupt(signal, flag) })
+    fn siginterrupt(signal: c_int, flag: c_int) -> c_int |kernel| {
+        fault::lifted(signal, kernel)
     }
 }
 

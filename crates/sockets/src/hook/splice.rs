@@ -22,9 +22,7 @@ const FLAGS: c_uint = SPLICE_F_NONBLOCK | libc::SPLICE_F_MOVE | libc::SPLICE_F_M
 
 hook! {
     /// `splice(2)`, from a pipe into a stream or from a stream into a pipe.
-    fn splice(input: c_int, input_offset: *mut i64, out: c_int, out_offset: *mut i64, len: size_t, flags: c_uint) -> ssize_t {
-        // SAFETY: the program's promise to `splice`.
-        let kernel = || unsafe { real::splice(input, input_offset, out, out_offset, len, flags) };
+    fn splice(input: c_int, input_offset: *mut i64, out: c_int, out_offset: *mut i64, len: size_t, flags: c_uint) -> ssize_t |kernel| {
         let (from, to) = (table::stream(input), table::stream(out));
         let plain = input_offset.is_null() && out_offset.is_null() && flags & !FLAGS == 0 && len > 0;
         match (from, to) {

@@ -10,12 +10,11 @@ use libc::{size_t, ssize_t};
 
 hook! {
     /// `fdopen(3)`.
-    fn fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE {
+    fn fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE |kernel| {
         match table::stream(fd) {
             // SAFETY: the program's promise to `fdopen`.
             Some(_) => unsafe { stdio(fd, mode) },
-            // SAFETY: as above.
-            None => unsafe { real::fdopen(fd, mode) },
+            None => kernel(),
         }
     }
 }

@@ -15,21 +15,16 @@ const CONTROL_MAX: usize = 1 << 20;
 
 hook! {
     /// `sendfile(2)`; out of a stream it can only go into a pipe.
-    fn sendfile(out: c_int, input: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
-        match table::stream(out) {
+    fn sendfile(out: c_int, input: c_int, offset: *mut off_t, count: size_t) -> ssize_t |kernel| {
+        if let Some(end) = table::stream(out) {
             // SAFETY: the program's promise to `sendfile`.
-            Some(end) => unsafe { file_out(out, &end, input, offset, count) }
-                // SAFETY: as above.
-                .finish(|| unsafe { real::sendfile(out, input, offset, count) }),
-            None => match table::stream(input) {
-                Some(end) if offset.is_null() && count > 0 && splice::is_pipe(out) => {
-                    splice::pipe_in(input, &end, out, count, 0)
-                        // SAFETY: as above.
-                        .finish(|| unsafe { real::sendfile(out, input, offset, count) })
-                }
-                // SAFETY: as above.
-                _ => unsafe { real::sendfile(out, input, offset, count) },
+            return unsafe { file_out(out, &end, input, offset, count) }.finish(kernel);
+        }
+        match table::stream(input) {
+            Some(end) if offset.is_null() && count > 0 && splice::is_pipe(out) => {
+                splice::pipe_in(input, &end, out, count, 0).finish(kernel)
             }
+            _ => kernel(),
         }
     }
 
@@ -38,9 +33,7 @@ hook! {
         // SAFETY: the program's promise; `off_t` has 64 bits.
         unsafe { sendfile(out, input, offset, count) }
     }
-}
 
-hook! {
     /// `pidfd_getfd(2)`: a descriptor of another process, which does not know that it gave one away.
     fn pidfd_getfd(pidfd: c_int, target: c_int, flags: c_uint) -> c_int {
         let (pid, there, no) = (c_long::from(pidfd), c_long::from(target), c_long::from(flags));

@@ -151,43 +151,26 @@ pub fn set_errno(number: c_int) {
 /// What a hooked call gives its program.
 pub trait Answer {
     /// Whether it says that the call failed, and `errno` why.
-    fn failed(&self) -> bool;
-}
-
-impl Answer for c_int {
-    #[inline]
-    fn failed(&self) -> bool {
-        *self < 0
-    }
-}
-
-impl Answer for isize {
-    #[inline]
-    fn failed(&self) -> bool {
-        *self < 0
-    }
-}
-
-impl Answer for c_long {
-    #[inline]
-    fn failed(&self) -> bool {
-        *self < 0
-    }
-}
-
-impl Answer for usize {
     #[inline]
     fn failed(&self) -> bool {
         false
     }
 }
 
-impl Answer for () {
-    #[inline]
-    fn failed(&self) -> bool {
-        false
-    }
+impl Answer for usize {}
+impl Answer for () {}
+
+macro_rules! negative_if_failed {
+    ($($number:ty)*) => {$(
+        impl Answer for $number {
+            #[inline]
+            fn failed(&self) -> bool {
+                *self < 0
+            }
+        }
+    )*};
 }
+negative_if_failed! { c_int isize c_long }
 
 impl<T> Answer for *mut T {
     #[inline]

@@ -1,38 +1,40 @@
 //! What the kernel's socket behind a descriptor is, and its options.
 
 use crate::kernel::{address, real};
-use core::ffi::{c_int, c_void};
+use core::ffi::c_int;
 use crosslane_shm::carrier;
 use libc::{sockaddr, socklen_t};
 use std::time::Duration;
 
 /// An option whose value is one int.
 pub fn number(fd: c_int, level: c_int, name: c_int) -> Option<c_int> {
-    let mut value: c_int = 0;
-    let mut len = socklen_t::try_from(size_of::<c_int>()).ok()?;
-    // SAFETY: an int and its length.
-    let outcome = unsafe { real::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) };
-    (outcome == 0).then_some(value)
+    get(fd, level, name, 0)
 }
 
 /// Sets an option whose value is one int; whether the kernel accepted it.
 pub fn set_number(fd: c_int, level: c_int, name: c_int, value: c_int) -> bool {
-    let Ok(len) = socklen_t::try_from(size_of::<c_int>()) else { return false };
-    // SAFETY: an int and its length.
-    unsafe { real::setsockopt(fd, level, name, (&raw const value).cast(), len) == 0 }
+    set(fd, level, name, &value)
 }
 
-/// Reads an option of `SOL_SOCKET` into `value`; whether the kernel knew it.
-fn get<T: Copy>(fd: c_int, name: c_int, value: &mut T) -> bool {
-    let mut len = socklen_t::try_from(size_of::<T>()).unwrap_or(0);
-    let value: *mut c_void = core::ptr::from_mut(value).cast();
+/// An option whose value is a `T`, in the place of `value`; `None` if the kernel does not know it.
+fn get<T: Copy>(fd: c_int, level: c_int, name: c_int, mut value: T) -> Option<T> {
+    let size = socklen_t::try_from(size_of::<T>()).ok()?;
+    let mut len = size;
     // SAFETY: a value and its length.
-    unsafe { real::getsockopt(fd, libc::SOL_SOCKET, name, value, &raw mut len) == 0 }
+    let outcome = unsafe { real::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) };
+    (outcome == 0 && len == size).then_some(value)
+}
+
+/// Sets an option; whether the kernel accepted it.
+fn set<T: Copy>(fd: c_int, level: c_int, name: c_int, value: &T) -> bool {
+    let Ok(len) = socklen_t::try_from(size_of::<T>()) else { return false };
+    // SAFETY: a value and its length.
+    unsafe { real::setsockopt(fd, level, name, core::ptr::from_ref(value).cast(), len) == 0 }
 }
 
 /// The kernel's name of a socket, whichever descriptor it goes by.
 pub fn cookie(fd: c_int) -> Option<u64> {
-    long(fd, libc::SO_COOKIE)
+    get(fd, libc::SOL_SOCKET, libc::SO_COOKIE, 0)
 }
 
 /// The flags that `fcntl(F_GETFL)` gives.
@@ -58,22 +60,17 @@ pub fn is_fresh_tcp(fd: c_int) -> bool {
 
 /// `SO_LINGER`.
 pub fn linger(fd: c_int) -> Option<libc::linger> {
-    let mut value = libc::linger { l_onoff: 0, l_linger: 0 };
-    get(fd, libc::SO_LINGER, &mut value).then_some(value)
+    get(fd, libc::SOL_SOCKET, libc::SO_LINGER, libc::linger { l_onoff: 0, l_linger: 0 })
 }
 
 /// `SO_RCVTIMEO` or `SO_SNDTIMEO`.
 pub fn time(fd: c_int, name: c_int) -> Option<libc::timeval> {
-    let mut value = libc::timeval { tv_sec: 0, tv_usec: 0 };
-    get(fd, name, &mut value).then_some(value)
+    get(fd, libc::SOL_SOCKET, name, libc::timeval { tv_sec: 0, tv_usec: 0 })
 }
 
 /// Makes the kernel's close send RST.
 pub fn reset_on_close(fd: c_int) {
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    let len = socklen_t::try_from(size_of::<libc::linger>()).unwrap_or(0);
-    // SAFETY: a `linger` of its own length.
-    unsafe { real::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), len) };
+    set(fd, libc::SOL_SOCKET, libc::SO_LINGER, &libc::linger { l_onoff: 1, l_linger: 0 });
 }
 
 /// Bytes that the kernel has for a `read`.
@@ -108,16 +105,7 @@ pub fn send_byte(fd: c_int, only_write: bool) {
 
 /// The kernel's number of the network namespace of a socket.
 pub fn namespace(fd: c_int) -> Option<u64> {
-    long(fd, libc::SO_NETNS_COOKIE)
-}
-
-/// An option of `SOL_SOCKET` of 64 bits.
-fn long(fd: c_int, name: c_int) -> Option<u64> {
-    let (mut value, mut len) = (0_u64, socklen_t::try_from(size_of::<u64>()).ok()?);
-    let place = (&raw mut value).cast();
-    // SAFETY: a number and its length.
-    let outcome = unsafe { real::getsockopt(fd, libc::SOL_SOCKET, name, place, &raw mut len) };
-    (outcome == 0 && len == 8).then_some(value)
+    get(fd, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, 0)
 }
 
 /// How long ago the last packet of a TCP connection came, at least.

@@ -6,7 +6,7 @@
 //! it does with the option once its time is over. When there is no daemon any more, and so no stream, it is set again.
 
 use crate::descriptors::table::{self, Kind};
-use crate::kernel::{real, sockopt, thread};
+use crate::kernel::{sockopt, thread};
 use core::ffi::c_int;
 use crosslane_shm::lock::Locked;
 use std::collections::BTreeMap;
@@ -26,10 +26,8 @@ pub fn lift(fd: c_int) {
 /// After the kernel accepted an option of `fd`.
 pub fn changed(fd: c_int, level: c_int, name: c_int) {
     if level == libc::IPPROTO_TCP && name == libc::TCP_DEFER_ACCEPT && is_listener(fd) {
-        let errno = real::errno();
         with(|lifted| sockopt::cookie(fd).and_then(|cookie| lifted.remove(&cookie)));
         lift(fd);
-        real::set_errno(errno);
     }
 }
 

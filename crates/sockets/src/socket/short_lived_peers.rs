@@ -61,23 +61,21 @@ fn interval(shorts: u64) -> u64 {
 
 /// A stream to `remote` ended after `ms` milliseconds and `bytes` bytes.
 pub fn ended(remote: SocketAddr, ms: u64, bytes: u64) {
-    let (place, tag) = place(remote);
-    let (seen, shorts, skipped) = unpack(place.load(Relaxed));
     let short = ms < SHORT_MS && bytes < SHORT_BYTES;
-    let shorts = match (short, seen == tag) {
-        (true, true) => (shorts + 1).min(2 * SHORT_IN_A_ROW),
-        (true, false) => 1,
-        (false, _) => 0,
-    };
-    place.store(pack(tag, shorts, skipped), Relaxed);
+    count(remote, |before| if short { (before + 1).min(2 * SHORT_IN_A_ROW) } else { 0 });
 }
 
 /// The far daemon refused a stream to `remote`: asking costs a connection as much as a short stream does. It is asked
 /// again at every [`PROBE`]th connection.
 pub fn refused(remote: SocketAddr) {
+    count(remote, |before| (before + 1).min(SHORT_IN_A_ROW));
+}
+
+/// Sets the short connections in a row of `remote` to what `shorts` makes of those before.
+fn count(remote: SocketAddr, shorts: impl FnOnce(u64) -> u64) {
     let (place, tag) = place(remote);
-    let (seen, shorts, skipped) = unpack(place.load(Relaxed));
-    let shorts = if seen == tag { (shorts + 1).min(SHORT_IN_A_ROW) } else { 1 };
+    let (seen, before, skipped) = unpack(place.load(Relaxed));
+    let shorts = shorts(if seen == tag { before } else { 0 });
     place.store(pack(tag, shorts, skipped), Relaxed);
 }
 

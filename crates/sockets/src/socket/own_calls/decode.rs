@@ -109,11 +109,8 @@ pub fn step(code: &[u8]) -> Option<Step> {
         }
         0x89 => {
             let (modrm, len) = operand(rest)?;
-            let copies = modrm >= 0xc0;
-            plain(
-                len,
-                if copies { Effect::Copy(prefix.base(modrm), prefix.reg(modrm)) } else { Effect::Nothing },
-            )
+            let copy = Effect::Copy(prefix.base(modrm), prefix.reg(modrm));
+            plain(len, if modrm >= 0xc0 { copy } else { Effect::Nothing })
         }
         0x68 => plain(4, Effect::Push(word(rest))),
         0x6a => plain(1, Effect::Push(rest.first().map(|&byte| u32::from(byte)))),
@@ -121,7 +118,6 @@ pub fn step(code: &[u8]) -> Option<Step> {
             let (modrm, len) = operand(rest)?;
             plain(len + if opcode == 0x69 { immediate } else { 1 }, Effect::Change(prefix.reg(modrm)))
         }
-        0x70..=0x7f => plain(1, Effect::Nothing),
         0x80 | 0x81 | 0x83 => {
             let (modrm, len) = operand(rest)?;
             let compares = modrm >> 3 & 7 == 7;
@@ -129,21 +125,17 @@ pub fn step(code: &[u8]) -> Option<Step> {
             plain(len + if opcode == 0x81 { immediate } else { 1 }, effect)
         }
         0x84 | 0x85 => plain(operand(rest)?.1, Effect::Nothing),
-        0x86 | 0x87 => {
+        0x86 | 0x87 | 0x8a => {
             let (modrm, len) = operand(rest)?;
             plain(len, Effect::Change(prefix.reg(modrm)))
         }
-        0x88 => {
+        0x88 | 0xd0..=0xd3 => {
             let (modrm, len) = operand(rest)?;
             plain(len, changed(prefix, modrm))
         }
-        0x8a => {
-            let (modrm, len) = operand(rest)?;
-            plain(len, Effect::Change(prefix.reg(modrm)))
-        }
         // The number keeps its value when it is extended.
         0x90 | 0x98 | 0x99 | 0xcc => plain(0, Effect::Nothing),
-        0xa8 => plain(1, Effect::Nothing),
+        0x70..=0x7f | 0xa8 => plain(1, Effect::Nothing),
         0xa9 => plain(immediate, Effect::Nothing),
         0xb0..=0xb7 => plain(1, Effect::Change(prefix.base(opcode))),
         0xb8..=0xbf if prefix.is_wide() => plain(8, Effect::Change(prefix.base(opcode))),
@@ -151,10 +143,6 @@ pub fn step(code: &[u8]) -> Option<Step> {
         0xc0 | 0xc1 => {
             let (modrm, len) = operand(rest)?;
             plain(len + 1, changed(prefix, modrm))
-        }
-        0xd0..=0xd3 => {
-            let (modrm, len) = operand(rest)?;
-            plain(len, changed(prefix, modrm))
         }
         0xc2 => plain(2, Effect::Forget),
         0xc3 | 0xc9 => plain(0, Effect::Forget),
@@ -196,7 +184,7 @@ fn two_bytes(prefix: Prefix, code: &[u8]) -> Option<Step> {
     match opcode {
         // A system call: the result is in `rax`, `rcx` and `r11` are lost.
         0x05 => plain(0, Effect::Change(0)),
-        0x0b => plain(0, Effect::Forget),
+        0x0b | 0xa2 => plain(0, Effect::Forget),
         // Vectors; nothing of the general registers.
         0x10..=0x17
         | 0x1e
@@ -214,24 +202,18 @@ fn two_bytes(prefix: Prefix, code: &[u8]) -> Option<Step> {
         | 0xdb
         | 0xd4
         | 0xfe => plain(operand(rest)?.1, Effect::Nothing),
-        0x6e => plain(operand(rest)?.1, Effect::Nothing),
-        0x7e => {
-            let (modrm, len) = operand(rest)?;
-            plain(len, changed(prefix, modrm))
-        }
-        0x70 | 0xc6 => plain(operand(rest)?.1 + 1, Effect::Nothing),
+        // The same of a general register that is only read.
+        0x6e | 0xa3 => plain(operand(rest)?.1, Effect::Nothing),
+        0x70 | 0xba | 0xc6 => plain(operand(rest)?.1 + 1, Effect::Nothing),
         0x40..=0x4f | 0xaf | 0xb6 | 0xb7 | 0xbc..=0xbf => {
             let (modrm, len) = operand(rest)?;
             plain(len, Effect::Change(prefix.reg(modrm)))
         }
         0x80..=0x8f => plain(4, Effect::Nothing),
-        0x90..=0x9f => {
+        0x7e | 0x90..=0x9f => {
             let (modrm, len) = operand(rest)?;
             plain(len, changed(prefix, modrm))
         }
-        0xa2 => plain(0, Effect::Forget),
-        0xa3 => plain(operand(rest)?.1, Effect::Nothing),
-        0xba => plain(operand(rest)?.1 + 1, Effect::Nothing),
         0xb0 | 0xb1 | 0xc0 | 0xc1 => plain(operand(rest)?.1, Effect::Change(0)),
         _ => None,
     }
