@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_and_its_addresses() {
+    fn addresses_belong_to_their_host() {
         let all = addresses();
         assert_eq!(all.of(HostId(3)).map(|a| a.to_string()), ["10.86.0.3", "fd86::3"]);
         for host in [1, 10, 254] {

@@ -241,20 +241,20 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_is_bounded() {
+    fn queue_is_bounded() {
         let (mut a, _b, _) = pair(3);
         let taken = (0..100).filter(|_| a.send(0, &[0; 8000]).unwrap() == Sent::Taken).count();
         assert!((6..=12).contains(&taken), "{taken}");
     }
 
     #[test]
-    fn what_no_channel_can_carry_is_dropped() {
+    fn messages_that_no_channel_can_carry_are_dropped() {
         let (mut a, _b, _) = pair(3);
         assert_eq!(a.send(0, &vec![0; 20_000]).unwrap(), Sent::Dropped);
     }
 
     #[test]
-    fn a_sleeper_is_rung_once() {
+    fn sleeper_is_rung_once() {
         let (mut a, mut b, _) = pair(3);
         a.send(0, b"x").unwrap();
         assert!(!a.poll_doorbell(), "nobody sleeps");
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_sleeps_for_room_is_rung() {
+    fn sender_that_sleeps_for_room_is_rung() {
         let (mut a, mut b, _) = pair(100);
         for _ in 0..20 {
             a.send(0, &[1; 8000]).unwrap();

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_read() {
+    fn port_is_read() {
         let text =
             "host = 2\n[[port]]\nname = \"right\"\ncable = \"/run/c.sock\"\nside = \"a\"\nwindow = \"64M\"";
         let config = Config::parse(text).unwrap();

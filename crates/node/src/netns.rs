@@ -39,7 +39,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn a_process_of_ours_is_here_and_one_that_is_gone_nowhere() {
+    fn namespace_of_a_process_of_ours_is_here_and_of_one_that_is_gone_nowhere() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         assert_eq!(is_elsewhere(pid), Some(false));

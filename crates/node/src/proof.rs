@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dual_listener_and_its_connections_are_seen_as_ipv4() {
+    fn dual_listener_and_its_connections_are_seen_as_ipv4() {
         let Ok(listener) = TcpListener::bind("[::]:0") else { return };
         let port = listener.local_addr().unwrap().port();
         assert!(Proof::of(listener.as_fd()).unwrap().listening().unwrap().dual);

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_as_the_same() {
+    fn rule_is_read_as_it_was_written() {
         for line in [
             "use both client redis* 127.0.0.1/32:6379-6380",
             "use tcp server * fd86::/64:80",

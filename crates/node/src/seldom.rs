@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_comes_often_is_said_seldom_and_counted() {
+    fn line_that_comes_often_is_said_seldom_and_counted() {
         let mut line = Seldom::default();
         let said: Vec<u64> = (0..25).filter_map(|second| line.take(Duration::from_secs(second))).collect();
         assert_eq!(said, [0, 9, 9]);

@@ -84,7 +84,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn a_user_sees_what_is_its_own() {
+    fn sight_of_a_user_is_what_is_its_own() {
         assert!(Sight::All.sees(0) && Sight::All.sees(1000) && Sight::Of(1000).sees(1000));
         assert!(!Sight::Of(1000).sees(0) && !Sight::Of(1000).sees(1001));
         assert!(Sight::Of(u32::MAX - 1).sees_process(u32::MAX), "there is no such process");
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_groups_of_a_peer_are_known() {
+    fn groups_of_a_peer_are_known() {
         let (one, _other) = UnixStream::pair().unwrap();
         let groups = groups_of(one.as_fd());
         assert!(groups.contains(&rustix::process::getegid().as_raw()));

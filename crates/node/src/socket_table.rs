@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_knows_whose_a_connection_is_and_who_holds_it() {
+    fn socket_table_knows_whose_a_connection_is_and_who_holds_it() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             lives(address);
         }
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_connection_hides_which_of_several_listeners_is_next() {
+    fn socket_table_does_not_tell_which_of_several_listeners_is_next_beside_a_connections_rest() {
         let table = SocketTable::open().unwrap();
         let listener = |address: SocketAddr| {
             let flags = SocketFlags::CLOEXEC;
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_accepting_socket_is_known_before_the_handshake_has_ended() {
+    fn accepting_socket_is_known_before_the_handshake_has_ended() {
         let table = SocketTable::open().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = listener.local_addr().unwrap();
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_waits_for_an_answer_is_no_connection() {
+    fn socket_that_waits_for_an_answer_is_no_connection() {
         let table = SocketTable::open().unwrap();
         let silent = SocketAddr::from(([192, 0, 2, 1], 9));
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_table_of_that_namespace_is_taken() {
+    fn socket_table_is_taken_of_its_own_namespace_only() {
         let shown =
             |socket, namespace| SocketTable::handed_over(Foreign::new(socket, Owner::NOBODY), namespace);
         let own = netns::own().unwrap();

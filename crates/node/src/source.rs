@@ -29,7 +29,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn it_is_what_the_kernel_does() {
+    fn source_address_is_what_the_kernel_takes() {
         let addresses = Addresses {
             me: HostId(1),
             v4: network("10.86.0.0/24").unwrap(),

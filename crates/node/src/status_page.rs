@@ -89,7 +89,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     #[test]
-    fn the_daemon_writes_and_nobody_else() {
+    fn status_page_is_written_by_the_daemon_and_nobody_else() {
         let (mut page, fd) = StatusPage::create().unwrap();
         let (a, b) = (page.allot().unwrap(), page.allot().unwrap());
         page.set(b, STATUS_CABLE);

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_is_a_queue() {
+    fn lane_is_a_queue() {
         let mut waiting = Waiting::new(LIMITS);
         for number in 0..100 {
             assert!(waiting.push(3, &[number; 5000]));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_lane_keeps_no_other_out() {
+    fn full_lane_keeps_no_other_out() {
         let mut waiting = Waiting::new(LIMITS);
         while waiting.push(1, &[0; 60_000]) {}
         assert!(waiting.push(2, &[0; 60_000]) && !waiting.push(1, &[0; 60_000]));

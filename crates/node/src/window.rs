@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn any_order_keeps_the_books() {
+    fn window_keeps_its_books_in_any_order() {
         let mut window = Window::new(0, 1 << 20);
         let (mut held, mut random, mut bytes) = (Vec::new(), fastrand::Rng::with_seed(1), 0);
         for _ in 0..5000 {

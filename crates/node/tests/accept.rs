@@ -108,7 +108,7 @@ fn accept_programs_learn_of_a_connection_before_its_opener_does() {
 }
 
 #[test]
-fn a_handshake_that_is_slower_than_the_connection_is_waited_for() {
+fn handshake_that_is_slower_than_the_connection_is_waited_for() {
     let mut announced = announced();
     announced.accept();
     announced.is_silent();
@@ -118,7 +118,7 @@ fn a_handshake_that_is_slower_than_the_connection_is_waited_for() {
 }
 
 #[test]
-fn a_stream_whose_circuit_is_lost_before_it_is_accepted_goes_on() {
+fn stream_whose_circuit_is_lost_before_it_is_accepted_goes_on() {
     let mut announced = announced();
     announced.is_lost();
     announced.accept();
@@ -130,7 +130,7 @@ fn a_stream_whose_circuit_is_lost_before_it_is_accepted_goes_on() {
 }
 
 #[test]
-fn a_circuit_that_its_program_never_had_is_none_however_it_moved() {
+fn circuit_that_its_program_never_had_is_none_however_it_moved() {
     let mut announced = announced();
     announced.is_lost();
     announced.client.close(&announced.near, true);
@@ -143,7 +143,7 @@ fn a_circuit_that_its_program_never_had_is_none_however_it_moved() {
 }
 
 #[test]
-fn a_circuit_that_its_program_gave_up_is_none_though_a_host_between_has_it() {
+fn circuit_that_its_program_gave_up_is_none_though_a_host_between_has_it() {
     let mut announced = announced();
     announced.client.close(&announced.near, true);
     announced.lab.wait(3, "it is known there", |status| status["circuits"][0]["dead"] == "Abort");

@@ -57,7 +57,7 @@ fn requests(circuit: CircuitId, token: u64) -> [Request; 5] {
 }
 
 #[test]
-fn an_heir_of_one_end_gets_nothing_of_another() {
+fn heir_of_one_end_gets_nothing_of_another() {
     let mut two = two();
     let mut heir = Client::hello(&two.lab.control(1), "heir");
     let adopted = heir.circuit(&Request::Adopt, two.sockets[0].0.as_fd()).unwrap();
@@ -98,7 +98,7 @@ fn an_heir_of_one_end_gets_nothing_of_another() {
 }
 
 #[test]
-fn a_child_of_a_fork_holds_what_it_has_the_tokens_of() {
+fn fork_child_holds_what_it_has_the_tokens_of() {
     let mut two = two();
     let child = Client::hello(&two.lab.control(1), "child");
     child.tell(&Request::Hold { ends: vec![two.near[0].key(), (two.near[1].id, two.near[0].token)] }, &[]);

@@ -29,7 +29,7 @@ fn soon_nobody_listens(client: &mut Client, address: SocketAddr) {
 }
 
 #[test]
-fn a_closed_listener_gets_no_streams_nor_does_a_plain_one_in_its_place() {
+fn closed_listener_gets_no_streams_nor_does_a_plain_one_in_its_place() {
     for host in [1, 2] {
         let (_lab, mut client, _server, listener) = scene(host);
         let address = listener.local_addr().unwrap();
@@ -42,7 +42,7 @@ fn a_closed_listener_gets_no_streams_nor_does_a_plain_one_in_its_place() {
 }
 
 #[test]
-fn one_closing_of_a_shared_port_ends_all_that_the_session_showed_there() {
+fn listener_that_is_closed_at_a_shared_port_ends_all_that_its_session_showed_there() {
     let (lab, mut client, mut server, listener) = scene(2);
     for _ in 0..4 {
         server.listen(&listener);
@@ -67,7 +67,7 @@ fn sibling(address: SocketAddr) -> TcpListener {
 
 /// Of several at one port the kernel chooses by the client's address, and only its choice counts.
 #[test]
-fn of_siblings_at_one_port_each_gets_what_the_kernel_gives_it() {
+fn siblings_at_one_port_get_what_the_kernel_gives_them() {
     for host in [1, 2] {
         let (lab, mut client, mut server, shown) = scene(host);
         drop(shown);
@@ -120,7 +120,7 @@ fn of_siblings_at_one_port_each_gets_what_the_kernel_gives_it() {
 }
 
 #[test]
-fn a_listener_lives_as_long_as_a_copy_of_its_descriptor_and_not_when_it_was_shut_down() {
+fn listener_lives_as_long_as_a_copy_of_its_descriptor_and_not_when_it_was_shut_down() {
     for host in [1, 2] {
         let (_lab, mut client, mut server, listener) = scene(host);
         let address = listener.local_addr().unwrap();

@@ -70,7 +70,7 @@ fn is_had(joined: &mut Joined) {
 }
 
 #[test]
-fn the_far_end_on_a_neighbour_has_what_is_shared_with_it_until_it_is_taken_back() {
+fn buffer_is_had_by_the_far_end_on_a_neighbour_until_it_is_taken_back() {
     let lab = Lab::pair();
     is_had(&mut join(&lab, 2));
     let mut joined = join(&lab, 2);
@@ -80,7 +80,7 @@ fn the_far_end_on_a_neighbour_has_what_is_shared_with_it_until_it_is_taken_back(
 }
 
 #[test]
-fn the_far_end_on_this_host_has_it_too() {
+fn buffer_is_had_by_the_far_end_on_this_host_too() {
     let mut lab = Lab::new();
     lab.configure(1, 1, &[], "");
     lab.start(1);
@@ -88,7 +88,7 @@ fn the_far_end_on_this_host_has_it_too() {
 }
 
 #[test]
-fn no_other_circuit_and_no_other_program_has_it() {
+fn buffer_is_had_by_no_other_circuit_and_no_other_program() {
     let lab = Lab::pair();
     let (mut one, mut other) = (join(&lab, 2), join(&lab, 2));
     assert_eq!(share_as(&mut one.client, one.near.key(), 7), Reply::Done);
@@ -106,7 +106,7 @@ fn no_other_circuit_and_no_other_program_has_it() {
 }
 
 #[test]
-fn it_goes_with_its_owner_and_with_the_circuit() {
+fn buffer_goes_with_its_owner_and_with_the_circuit() {
     let lab = Lab::pair();
     let mut joined = join(&lab, 2);
     assert_eq!(share_as(&mut joined.client, joined.near.key(), 7), Reply::Done);
@@ -122,7 +122,7 @@ fn it_goes_with_its_owner_and_with_the_circuit() {
 }
 
 #[test]
-fn what_is_no_buffer_is_refused() {
+fn buffer_that_is_none_is_refused() {
     let lab = Lab::pair();
     let mut joined = join(&lab, 2);
     let (client, circuit) = (&mut joined.client, joined.near.key());
@@ -151,7 +151,7 @@ fn what_is_no_buffer_is_refused() {
 }
 
 #[test]
-fn there_are_bounds_for_a_circuit_and_for_a_program() {
+fn buffers_are_bounded_for_a_circuit_and_for_a_program() {
     let lab = Lab::pair();
     let mut joined = join(&lab, 2);
     for number in 1..=256 {
@@ -175,7 +175,7 @@ fn over_several_cables_there_are_none() {
 }
 
 #[test]
-fn a_cut_cable_answers_for_no_buffer() {
+fn cut_cable_answers_for_no_buffer() {
     let mut lab = Lab::pair();
     let mut joined = join(&lab, 2);
     assert_eq!(share_as(&mut joined.client, joined.near.key(), 7), Reply::Done);

@@ -73,7 +73,7 @@ impl Scene {
 const CASES: [(usize, bool); 4] = [(1, false), (1, true), (2, false), (2, true)];
 
 #[test]
-fn of_two_who_announce_a_connection_the_one_whose_it_is_gets_it() {
+fn connection_that_two_announce_is_had_by_the_one_whose_it_is() {
     for (server, first) in CASES {
         let Some(mut scene) = scene(server) else { return };
         let early = first.then(|| scene.announce(false));
@@ -93,7 +93,7 @@ fn of_two_who_announce_a_connection_the_one_whose_it_is_gets_it() {
 }
 
 #[test]
-fn a_plain_connection_stays_plain_whoever_announced_it() {
+fn plain_connection_stays_plain_whoever_announced_it() {
     for server in [1, 2] {
         let Some(mut scene) = scene(server) else { return };
         scene.announce(false).expect("nothing is known against it yet");
@@ -103,7 +103,7 @@ fn a_plain_connection_stays_plain_whoever_announced_it() {
 }
 
 #[test]
-fn a_plain_connection_stays_plain_though_the_impostor_left_before_it_was_accepted() {
+fn plain_connection_stays_plain_though_the_impostor_left_before_it_was_accepted() {
     for server in [1, 2] {
         let Some(mut scene) = scene(server) else { return };
         let taken = scene.announce(false).expect("nothing is known against it yet");
@@ -121,7 +121,7 @@ fn a_plain_connection_stays_plain_though_the_impostor_left_before_it_was_accepte
 
 /// The impostor had such a connection itself, left the end behind in order, and reset the connection.
 #[test]
-fn what_an_earlier_connection_of_the_same_addresses_left_behind_is_not_the_next_ones() {
+fn connection_does_not_get_what_an_earlier_one_of_its_addresses_left_behind() {
     for server in [1, 2] {
         let Some(mut scene) = scene(server) else { return };
         let left = scene.announce(false).expect("it will be its own");
@@ -147,7 +147,7 @@ fn what_an_earlier_connection_of_the_same_addresses_left_behind_is_not_the_next_
 }
 
 #[test]
-fn a_connection_that_waits_to_be_accepted_is_not_announced_again() {
+fn connection_that_waits_to_be_accepted_is_not_announced_again() {
     for server in [1, 2] {
         let Some(mut scene) = scene(server) else { return };
         let own = scene.announce(true).expect("the victim's circuit");
@@ -160,7 +160,7 @@ fn a_connection_that_waits_to_be_accepted_is_not_announced_again() {
 }
 
 #[test]
-fn a_program_that_is_gone_before_it_is_accepted_has_still_sent_what_it_sent() {
+fn program_that_is_gone_before_it_is_accepted_has_still_sent_what_it_sent() {
     for server in [1, 2] {
         let Some(mut scene) = scene(server) else { return };
         scene.announce(true).expect("the victim's circuit");
@@ -186,7 +186,7 @@ fn another_hosts_address_is_nobodys_to_announce() {
 }
 
 #[test]
-fn a_user_that_announces_its_port_again_takes_the_place_of_its_own_earlier_socket() {
+fn announcement_of_a_port_again_takes_the_place_of_the_users_own_earlier_socket() {
     for server in [1, 2] {
         let Some(mut scene) = scene(server) else { return };
         let before = scene.announce(true).expect("a circuit");

@@ -193,7 +193,7 @@ fn packets_that_lie_are_dropped_and_none_comes_back() {
 }
 
 #[test]
-fn a_neighbour_that_does_not_answer_costs_a_connect_but_milliseconds() {
+fn neighbour_that_does_not_answer_costs_a_connect_but_milliseconds() {
     let (lab, mut liar) = lab_with_liar();
     let own = LinkState {
         origin: HostId(2),
@@ -240,7 +240,7 @@ fn circuit_from(
 }
 
 #[test]
-fn a_neighbour_that_says_it_hands_a_buffer_over_and_does_not_is_not_believed() {
+fn neighbour_that_says_it_hands_a_buffer_over_and_does_not_is_not_believed() {
     let (lab, mut liar) = lab_with_liar();
     let (mut server, circuit, own, _sockets) = circuit_from(&mut liar, &lab);
     let want = Request::ImportBuffer { circuit: circuit.id, token: circuit.token, buffer: BufferId(7) };
@@ -258,7 +258,7 @@ fn a_neighbour_that_says_it_hands_a_buffer_over_and_does_not_is_not_believed() {
 }
 
 #[test]
-fn an_open_that_cannot_come_this_way_is_refused() {
+fn open_that_cannot_come_this_way_is_refused() {
     let mut lab = Lab::new();
     lab.configure(1, 1, &[port("c", true), port("d", true)], "");
     lab.configure(3, 3, &[port("d", false)], "");

@@ -54,7 +54,7 @@ fn deaf_end(joined: &Joined, state: SharedState) -> End {
 }
 
 #[test]
-fn a_program_that_dies_before_it_sees_that_its_stream_goes_on_has_sent_all() {
+fn program_that_dies_before_it_sees_that_its_stream_goes_on_has_sent_all() {
     let mut lab = ring(4, "pump = true");
     let mut joined = join(&lab, 3);
     let (state, _) = joined.near.state.take().unwrap();

@@ -50,7 +50,7 @@ fn come_and_go(lab: &Lab) {
 }
 
 #[test]
-fn a_flood_of_lines_is_cut_counted_and_escaped() {
+fn flood_of_lines_is_cut_counted_and_escaped() {
     let mut lab = lab(None);
     flood(&lab);
     assert_eq!(lab.stop(1), Some(0));
@@ -62,7 +62,7 @@ fn a_flood_of_lines_is_cut_counted_and_escaped() {
 }
 
 #[test]
-fn a_full_disk_ends_nothing() {
+fn full_disk_ends_nothing() {
     let full = File::options().write(true).open("/dev/full").unwrap();
     let mut lab = lab(Some(full.into()));
     flood(&lab);
@@ -70,7 +70,7 @@ fn a_full_disk_ends_nothing() {
 }
 
 #[test]
-fn a_reader_that_is_gone_ends_nothing() {
+fn reader_that_is_gone_ends_nothing() {
     let (read, write) = std::io::pipe().unwrap();
     drop(read);
     let mut lab = lab(Some(write.into()));
@@ -79,7 +79,7 @@ fn a_reader_that_is_gone_ends_nothing() {
 }
 
 #[test]
-fn a_pipe_that_nobody_reads_delays_nothing() {
+fn pipe_that_nobody_reads_delays_nothing() {
     let (read, write) = std::io::pipe().unwrap();
     let mut lab = lab(Some(write.into()));
     come_and_go(&lab);

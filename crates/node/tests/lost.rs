@@ -58,7 +58,7 @@ fn is_lost(status: &serde_json::Value) -> bool {
 }
 
 #[test]
-fn a_session_goes_on_by_another_connection_with_all_that_it_has() {
+fn session_goes_on_by_another_connection_with_all_that_it_has() {
     let lab = host("");
     let One { mut client, mut server, near, far, sockets: _sockets } = one(&lab);
     let (waiter, event) = client.waiter();
@@ -83,7 +83,7 @@ fn a_session_goes_on_by_another_connection_with_all_that_it_has() {
 }
 
 #[test]
-fn what_the_daemon_ends_waits_for_its_program_too() {
+fn session_that_the_daemon_ends_waits_for_its_program_too() {
     let lab = host("");
     let One { mut client, server: _server, near, far, sockets: _sockets } = one(&lab);
     let long = vec![7; MAX_MESSAGE + 1];
@@ -96,7 +96,7 @@ fn what_the_daemon_ends_waits_for_its_program_too() {
 }
 
 #[test]
-fn a_wrong_ticket_is_a_new_session() {
+fn ticket_that_is_wrong_is_a_new_session() {
     let lab = host("");
     let One { mut client, server, near: _near, far: _far, sockets: _sockets } = one(&lab);
     let right = client.ticket();
@@ -123,7 +123,7 @@ print(control.recv(65536).hex())
 
 /// A program that was forked knows its parent's ticket, and is another process.
 #[test]
-fn the_ticket_of_another_process_is_a_new_session() {
+fn ticket_of_another_process_is_a_new_session() {
     let lab = host("");
     let One { mut client, server: _server, near: _near, far: _far, sockets: _sockets } = one(&lab);
     client.lose();
@@ -148,7 +148,7 @@ fn the_ticket_of_another_process_is_a_new_session() {
 }
 
 #[test]
-fn a_lost_session_ends_with_the_sockets_of_its_ends() {
+fn lost_session_ends_with_the_sockets_of_its_ends() {
     let lab = host("");
     let One { mut client, server: _server, near: _near, far: _far, sockets } = one(&lab);
     client.lose();

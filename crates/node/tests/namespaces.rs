@@ -61,7 +61,7 @@ fn socket_elsewhere(local: SocketAddr) -> Option<OwnedFd> {
 }
 
 #[test]
-fn an_address_of_another_namespace_is_not_the_daemons_host() {
+fn address_of_another_namespace_is_not_the_daemons_host() {
     let lab = Lab::pair();
     let listeners = [1, 2].map(|host| TcpListener::bind(format!("127.86.0.{host}:0")).unwrap());
     let mut servers = [1, 2].map(|host| Client::hello(&lab.control(host), "server"));
@@ -94,7 +94,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn a_kernel_that_cannot_tell_namespaces_apart_is_said_and_programs_of_others_are_refused() {
+fn kernel_that_cannot_tell_namespaces_apart_is_said_and_programs_of_others_are_refused() {
     let python = Command::new("python3").arg("-V").output();
     if !may_be_others() || python.is_err() {
         println!("SKIPPED: needs root and python3");

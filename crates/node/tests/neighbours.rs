@@ -33,7 +33,7 @@ fn forged_in_many_ways(truth: &LinkState) -> Vec<LinkState> {
 }
 
 #[test]
-fn a_forged_record_removes_nobody() {
+fn forged_record_removes_nobody() {
     let (lab, mut liar) = beside("", "");
     liar.say(&Control::LinkStates(vec![record(2, 1, 1, &[1])]));
     let mut truth = liar.hear_of(3, |_| true);
@@ -55,7 +55,7 @@ fn a_forged_record_removes_nobody() {
 }
 
 #[test]
-fn a_flood_of_records_is_passed_on_slowly() {
+fn flood_of_records_is_passed_on_slowly() {
     let mut lab = Lab::new();
     lab.configure(1, 1, &[port("c", true), port("d", true)], "");
     lab.start(1);
@@ -89,7 +89,7 @@ fn a_flood_of_records_is_passed_on_slowly() {
 }
 
 #[test]
-fn a_probe_of_a_host_that_is_elsewhere_goes_nowhere() {
+fn probe_of_a_host_that_is_elsewhere_goes_nowhere() {
     let (lab, mut liar) = beside("", "");
     let echo = |from, to, token| Control::Echo {
         from: HostId(from),
@@ -116,7 +116,7 @@ fn a_probe_of_a_host_that_is_elsewhere_goes_nowhere() {
 }
 
 #[test]
-fn a_neighbour_that_sets_up_without_end_is_left_alone_for_a_while() {
+fn neighbour_that_sets_up_without_end_is_left_alone_for_a_while() {
     use crosslane_port::Port;
     use crosslane_port::soft::{SoftConfig, SoftPort};
     use crosslane_wire::scratchpad::DOORBELL_SETUP;
@@ -176,7 +176,7 @@ impl Keyring {
 }
 
 #[test]
-fn where_records_are_signed_forged_ones_are_not_believed_and_that_is_shown() {
+fn signed_records_make_forged_ones_unbelieved_and_that_is_shown() {
     let keyring = Keyring::new(&[1, 2, 3]);
     let (lab, mut liar) = beside(&keyring.lines_for(1), &keyring.lines_for(3));
     liar.say(&Control::LinkStates(vec![keyring.sign(2, record(2, 1, 1, &[1]))]));
@@ -208,7 +208,7 @@ fn where_records_are_signed_forged_ones_are_not_believed_and_that_is_shown() {
 }
 
 #[test]
-fn a_record_of_an_earlier_life_that_is_said_again_changes_nothing() {
+fn record_of_an_earlier_life_that_is_said_again_changes_nothing() {
     let keyring = Keyring::new(&[1, 2, 3]);
     let (mut lab, mut liar) = beside(&keyring.lines_for(1), &keyring.lines_for(3));
     let old = liar.hear_of(3, |_| true);
@@ -221,7 +221,7 @@ fn a_record_of_an_earlier_life_that_is_said_again_changes_nothing() {
 }
 
 #[test]
-fn of_some_hosts_with_keys_and_some_without_each_is_treated_as_its_line_says() {
+fn keys_treat_each_host_as_its_line_says_where_some_have_none() {
     let mut keyring = Keyring::new(&[1]);
     keyring.lines.push("3 unsigned".to_owned());
     keyring.write();
@@ -239,7 +239,7 @@ fn of_some_hosts_with_keys_and_some_without_each_is_treated_as_its_line_says() {
 }
 
 #[test]
-fn a_key_is_changed_without_a_gap() {
+fn key_is_changed_without_a_gap() {
     let mut keyring = Keyring::new(&[1, 2, 3]);
     let (mut lab, mut liar) = beside(&keyring.lines_for(1), &keyring.lines_for(3));
     let before = liar.hear_of(3, |record| record.seal.is_some());

@@ -39,7 +39,7 @@ fn join(lab: &Lab) -> Joined {
 }
 
 #[test]
-fn a_circuit_between_two_hosts() {
+fn circuit_joins_two_hosts() {
     let lab = Lab::pair();
     let mut joined = join(&lab);
     check_joined(&joined.ends.0, &joined.ends.1);
@@ -61,7 +61,7 @@ fn a_circuit_between_two_hosts() {
 }
 
 #[test]
-fn a_stream_that_one_end_breaks_off_is_over_for_the_other_at_once() {
+fn stream_that_one_end_breaks_off_is_over_for_the_other_at_once() {
     let lab = Lab::pair();
     let joined = join(&lab);
     let Circuit { id: circuit, token, .. } = joined.ends.0;
@@ -105,7 +105,7 @@ fn refusals_have_reasons_and_leave_nothing() {
 }
 
 #[test]
-fn the_death_of_a_session_frees_everything_and_leaves_the_news_to_tcp() {
+fn session_that_dies_frees_everything_and_leaves_the_news_to_tcp() {
     let lab = Lab::pair();
     let joined = join(&lab);
     drop(joined.client);
@@ -121,7 +121,7 @@ fn the_death_of_a_session_frees_everything_and_leaves_the_news_to_tcp() {
 }
 
 #[test]
-fn a_pending_end_goes_with_its_listener() {
+fn pending_end_goes_with_its_listener() {
     let lab = Lab::pair();
     let mut client = Client::hello(&lab.control(1), "client");
     let mut server = Client::hello(&lab.control(2), "server");
@@ -163,7 +163,7 @@ fn kill_nine_of_a_daemon_and_its_return() {
 }
 
 #[test]
-fn an_orderly_stop_is_told_to_programs_and_neighbours() {
+fn orderly_stop_is_told_to_programs_and_neighbours() {
     let mut lab = Lab::pair();
     let joined = join(&lab);
     assert_eq!(lab.stop(2), Some(0));
@@ -215,7 +215,7 @@ fn wakers_are_handed_over_and_woken_by_proxy() {
 }
 
 #[test]
-fn no_daemon_keeps_wakers_that_it_handed_over() {
+fn wakers_that_were_handed_over_are_kept_by_no_daemon() {
     let mut lab = Lab::pair();
     if lab.is_posted() {
         return; // It hands none over.
@@ -272,7 +272,7 @@ fn out_of_window_memory_is_refused_and_comes_back() {
 }
 
 #[test]
-fn two_hosts_of_one_id_refuse_each_other() {
+fn hosts_of_one_id_refuse_each_other() {
     let mut lab = Lab::new();
     lab.configure(1, 7, &[port("c", true)], "");
     lab.configure(2, 7, &[port("c", false)], "");
@@ -329,7 +329,7 @@ fn another_protocol_version_and_rubbish_are_refused() {
 }
 
 #[test]
-fn a_thousand_connections_leak_nothing() {
+fn connections_by_the_thousand_leak_nothing() {
     let mut lab = Lab::pair();
     let mut client = Client::hello(&lab.control(1), "client");
     let mut server = Client::hello(&lab.control(2), "server");

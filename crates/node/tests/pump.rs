@@ -99,7 +99,7 @@ fn small_sends_that_are_gathered_go_through_pumps() {
 }
 
 #[test]
-fn what_is_kept_is_released_whatever_the_length_of_the_rings() {
+fn kept_bytes_are_released_whatever_the_length_of_the_rings() {
     for count in [1, 3] {
         for ring_max in [RING_MIN, 2 * RING_MIN, 4 * RING_MIN, 8 * RING_MIN, 1 << 20, 8 << 20] {
             let (hosts, board) = hosts(count, 0);
@@ -109,7 +109,7 @@ fn what_is_kept_is_released_whatever_the_length_of_the_rings() {
 }
 
 #[test]
-fn what_has_landed_is_told_all_the_way_back() {
+fn landing_is_told_all_the_way_back() {
     for (count, posted) in [(1, false), (3, false), (2, true)] {
         let (hosts, board) = hosts(count, 20);
         let chain = Chain::over(&hosts, &board, 1 << 20, posted);
@@ -124,7 +124,7 @@ fn what_has_landed_is_told_all_the_way_back() {
 }
 
 #[test]
-fn nobody_sleeps_for_ever_whoever_sleeps_and_whoever_rings() {
+fn sleepers_are_woken_whoever_sleeps_and_whoever_rings() {
     for (count, spin, kind) in [(1, 0, true), (2, 0, true), (2, 30, true), (1, 0, false)] {
         let (_, board) = hosts(0, 0);
         let between = |_| Arc::new(Between::new(&board, Duration::from_micros(spin), kind));
@@ -166,7 +166,7 @@ impl Drop for Over<'_> {
 }
 
 #[test]
-fn whoever_rings_without_end_and_takes_what_it_can_delays_no_other_circuit() {
+fn circuit_that_rings_without_end_and_takes_what_it_can_delays_no_other() {
     let (_, board) = hosts(0, 0);
     let host = [Arc::new(Between::new(&board, Duration::ZERO, true))];
     let thief = Chain::through(&host, &board, RING_MIN);
@@ -201,7 +201,7 @@ fn size(dice: &mut Rng) -> usize {
 }
 
 #[test]
-fn a_program_that_was_killed_is_gone_behind_all_that_it_sent() {
+fn program_that_was_killed_is_gone_behind_all_that_it_sent() {
     let (hosts, board) = hosts(2, 20);
     let chain = Chain::through(&hosts, &board, 1 << 20);
     let [client, server] = &chain.programs;
@@ -247,7 +247,7 @@ fn bytes_for_nobody_are_thrown_away_and_whoever_waits_for_room_is_woken() {
 }
 
 #[test]
-fn an_abort_and_a_downgrade_go_on_as_they_are() {
+fn abort_and_a_downgrade_go_on_as_they_are() {
     for (kind, failure) in [(Kind::AbortConn, Failure::Reset), (Kind::Downgrade, Failure::Tcp)] {
         let (hosts, board) = hosts(2, 20);
         let chain = Chain::through(&hosts, &board, 1 << 20);
@@ -282,7 +282,7 @@ fn stamps_are_asked_for_and_passed_on_through_all() {
 }
 
 #[test]
-fn a_greedy_circuit_and_one_that_nobody_reads_leave_the_others_their_share() {
+fn greedy_circuit_and_one_that_nobody_reads_leave_the_others_their_share() {
     let (hosts, board) = hosts(1, 50);
     let chains: Vec<_> = (0..8).map(|_| Chain::through(&hosts, &board, 1 << 20)).collect();
     let (greedy, unread, modest) = (&chains[0], &chains[1], &chains[2..]);
@@ -389,7 +389,7 @@ fn mappings(name: &str) -> usize {
 }
 
 #[test]
-fn a_circuit_that_is_removed_in_the_middle_leaves_nothing_mapped_and_the_others_alone() {
+fn circuit_that_is_removed_in_the_middle_leaves_nothing_mapped_and_the_others_alone() {
     let (hosts, board) = hosts(1, 50);
     let good = Chain::through(&hosts, &board, 1 << 20);
     let channels = [Channel::new("removed", 1 << 20), Channel::new("removed", 1 << 20)];
@@ -422,7 +422,7 @@ fn thread_life(name: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_thousand_idle_circuits_let_the_thread_sleep_and_one_of_them_wakes_it() {
+fn idle_circuits_by_the_thousand_let_the_thread_sleep_and_one_of_them_wakes_it() {
     // Each other test has one thread; the last of these has a name of its own.
     let mut pumps = Pumps::new(3, Duration::from_micros(50)).unwrap();
     let mut circuits = Vec::new();

@@ -99,7 +99,7 @@ fn quotas_are_read_again_and_nobody_loses_what_he_has() {
 
 /// The daemon refuses who connects before it has read anything of his.
 #[test]
-fn who_is_refused_a_session_gets_the_reason() {
+fn quota_of_sessions_refuses_with_the_reason() {
     if !may_be_others() {
         return;
     }
@@ -147,7 +147,7 @@ fn descriptors_of_a_user_are_bounded_over_all_its_sessions() {
 }
 
 #[test]
-fn a_wake_event_that_nobody_sleeps_on_is_given_back_by_its_session_only() {
+fn wake_event_that_nobody_sleeps_on_is_given_back_by_its_session_only() {
     if !may_be_others() {
         return;
     }
@@ -166,7 +166,7 @@ fn a_wake_event_that_nobody_sleeps_on_is_given_back_by_its_session_only() {
 }
 
 #[test]
-fn without_any_configuration_a_user_leaves_descriptors_to_others() {
+fn quota_leaves_descriptors_to_others_without_any_configuration() {
     if !may_be_others() {
         return;
     }
@@ -285,7 +285,7 @@ fn ends_that_nobody_accepts_are_bounded_for_each_user() {
 }
 
 #[test]
-fn a_listener_whose_user_has_all_it_may_have_is_met_by_tcp() {
+fn listener_whose_user_has_all_it_may_have_is_met_by_tcp() {
     if !may_be_others() {
         return;
     }
@@ -319,7 +319,7 @@ fn narrow_ring() -> Lab {
 }
 
 #[test]
-fn a_user_who_fills_the_windows_leaves_room_for_others_and_for_moves() {
+fn quota_of_who_fills_the_windows_leaves_room_for_others_and_for_moves() {
     if !may_be_others() {
         return;
     }

@@ -39,7 +39,7 @@ fn everybody_reaches_everybody_both_ways_round() {
 }
 
 #[test]
-fn a_chain_passes_echoes_on() {
+fn chain_passes_echoes_on() {
     let mut lab = Lab::new();
     lab.configure(1, 1, &[port("c12", true)], "");
     lab.configure(2, 2, &[port("c12", false), port("c23", true)], "");
@@ -64,7 +64,7 @@ fn order(lab: &Lab, host: usize, request: &Request) -> Reply {
 }
 
 #[test]
-fn a_cut_cable_stays_down_until_it_is_mended() {
+fn cut_cable_stays_down_until_it_is_mended() {
     let lab = Lab::ring();
     // Of cable c12 host 1 is the side that listens, host 2 the one that connects.
     for (here, there) in [(1, 2), (2, 1)] {
@@ -94,7 +94,7 @@ fn a_cut_cable_stays_down_until_it_is_mended() {
 }
 
 #[test]
-fn a_port_may_begin_cut() {
+fn port_may_begin_cut() {
     let mut lab = Lab::new();
     let file = lab.configure(1, 1, &[port("c", true)], "");
     let text = std::fs::read_to_string(&file).unwrap();
@@ -129,7 +129,7 @@ fn strangers_cut_nothing() {
 }
 
 #[test]
-fn an_idle_ring_sleeps() {
+fn idle_ring_sleeps() {
     let mut lab = Lab::ring();
     let ticks = |lab: &mut Lab| -> u64 {
         (1..=3)

@@ -74,7 +74,7 @@ fn idle_connections_of_another_user_take_nobodys_place() {
 }
 
 #[test]
-fn who_reads_often_sees_what_is_new_all_the_same() {
+fn scrape_that_comes_often_sees_what_is_new_all_the_same() {
     let (lab, server) = lab();
     let begin = std::time::Instant::now();
     (0..200).for_each(|_| drop(scrape(server)));
@@ -85,7 +85,7 @@ fn who_reads_often_sees_what_is_new_all_the_same() {
 }
 
 #[test]
-fn a_reader_that_takes_its_time_holds_nobody_up() {
+fn reader_that_takes_its_time_holds_nobody_up() {
     let (_lab, server) = lab();
     let mut lazy: Vec<TcpStream> = (0..7).map(|_| TcpStream::connect(server).unwrap()).collect();
     lazy.iter_mut().for_each(|stream| stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap());

@@ -88,7 +88,7 @@ fn receive_all(queue: &mut Queue, members: &[Member]) -> Vec<u64> {
 }
 
 #[test]
-fn a_greedy_stream_of_the_same_program_leaves_the_others_their_shares() {
+fn greedy_stream_of_the_same_program_leaves_the_others_their_shares() {
     let lab = pair();
     let [near, far] = [1, 2].map(|number| Fabric::open_at(&lab.control(number)).unwrap());
     let listener = far.listen("127.86.0.2:0".parse().unwrap()).unwrap();

@@ -25,7 +25,7 @@ fn crosslaned(file: &std::path::Path, more: &[&str]) -> Output {
 }
 
 #[test]
-fn a_circuit_between_two_programs_of_one_host() {
+fn circuit_joins_two_programs_of_one_host() {
     let lab = alone();
     for (bind, local, remote) in [
         ("127.0.0.1:0", "0.0.0.0:0", "127.0.0.1"),
@@ -76,7 +76,7 @@ fn bytes_are_counted_from_the_states_of_open_and_closed_streams() {
 }
 
 #[test]
-fn an_adopted_end_outlives_the_session_that_made_it() {
+fn adopted_end_outlives_the_session_that_made_it() {
     let lab = alone();
     let mut client = Client::hello(&lab.control(1), "client");
     let mut server = Client::hello(&lab.control(1), "server");
@@ -104,7 +104,7 @@ fn an_adopted_end_outlives_the_session_that_made_it() {
 }
 
 #[test]
-fn an_end_that_nobody_holds_is_collected() {
+fn end_that_nobody_holds_is_collected() {
     let lab = alone();
     let mut client = Client::hello(&lab.control(1), "client");
     let mut server = Client::hello(&lab.control(1), "server");
@@ -254,7 +254,7 @@ fn rules_are_read_again_at_sighup_and_a_bad_file_changes_nothing() {
 }
 
 #[test]
-fn a_cable_that_never_came_up_is_told_once() {
+fn cable_that_never_came_up_is_told_once() {
     let mut lab = Lab::new();
     lab.configure(1, 1, &[port("lonely", false)], "");
     lab.start(1);

@@ -75,7 +75,7 @@ fn packets_in_the_name_of_others_go_nowhere() {
 }
 
 #[test]
-fn a_packet_of_a_far_host_comes_by_a_port_behind_which_that_host_is() {
+fn packet_of_a_far_host_comes_by_a_port_behind_which_that_host_is() {
     use crosslane_wire::HostId;
     use crosslane_wire::control::{Control, LinkState};
     let (lab, mut two, mut three) = between("");

@@ -66,7 +66,7 @@ fn another_user_finds_nothing_of_ours() {
 
 /// The metrics are one text for everybody, over HTTP and by request.
 #[test]
-fn the_metrics_tell_of_nobody() {
+fn metrics_tell_of_nobody() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let Some(mut scene) = scene(&format!("metrics = \"{free}\"")) else { return };
     let port = scene.listener.local_addr().unwrap().port().to_string();
@@ -87,7 +87,7 @@ fn the_metrics_tell_of_nobody() {
 }
 
 #[test]
-fn a_user_sees_its_own() {
+fn status_shows_a_user_its_own() {
     let Some(mut scene) = scene("") else { return };
     let own = TcpListener::bind("127.0.0.1:0").unwrap();
     scene.nobody.listen(&own);
@@ -109,7 +109,7 @@ fn heir() {
 }
 
 #[test]
-fn an_heir_of_a_stream_is_not_told_who_opened_it() {
+fn heir_of_a_stream_is_not_told_who_opened_it() {
     let Some(scene) = scene("") else { return };
     let (_client, socket, circuit) = &scene.kept;
     let (near, _far) = finish(socket.try_clone().unwrap(), &scene.listener);

@@ -31,7 +31,7 @@ fn everybody_gets_a_text_that_is_no_older_than_the_question() {
 }
 
 #[test]
-fn who_asks_at_the_same_time_gets_the_same_text() {
+fn text_is_the_same_for_all_who_ask_at_the_same_time() {
     let mut lab = Lab::pair();
     let mut clients: Vec<Client> = (0..ASKERS).map(|_| Client::hello(&lab.control(1), "asker")).collect();
     let pid = Pid::from_child(lab.daemon(1));
@@ -44,7 +44,7 @@ fn who_asks_at_the_same_time_gets_the_same_text() {
 }
 
 #[test]
-fn who_does_not_read_a_text_is_dropped_and_holds_nobody_up() {
+fn text_that_is_not_read_costs_its_session_and_holds_nobody_up() {
     let lab = Lab::pair();
     let lazy: Vec<Client> = (0..4).map(|_| Client::hello(&lab.control(1), "lazy")).collect();
     for client in &lazy {
@@ -55,7 +55,7 @@ fn who_does_not_read_a_text_is_dropped_and_holds_nobody_up() {
 }
 
 #[test]
-fn a_flood_of_questions_takes_a_part_of_the_time() {
+fn flood_of_questions_takes_a_part_of_the_time() {
     let lab = Lab::pair();
     let (end, answers) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {

@@ -33,7 +33,7 @@ fn pass(sender: &Client, from: &Circuit, to: &Circuit, word: u64) {
 }
 
 #[test]
-fn a_circuit_through_a_host_carries_records_and_closes_in_order() {
+fn circuit_through_a_host_carries_records_and_closes_in_order() {
     let lab = ring(5, PUMP);
     let joined = join(&lab, 3);
     let two = |status: &serde_json::Value| status["circuits"][0]["hops"] == 2;
@@ -55,7 +55,7 @@ fn a_circuit_through_a_host_carries_records_and_closes_in_order() {
 }
 
 #[test]
-fn a_lost_circuit_goes_on_the_other_way_round() {
+fn lost_circuit_goes_on_the_other_way_round() {
     let mut lab = ring(4, PUMP);
     let mut joined = join(&lab, 2);
     lab.wait(1, "one cable", |status| status["circuits"][0]["hops"] == 1);
@@ -98,7 +98,7 @@ fn next(client: &mut Client, end: &Circuit, has: u32, wants: u32) -> Circuit {
 }
 
 #[test]
-fn whoever_adopts_an_end_gets_what_it_keeps_whatever_way_it_takes_now() {
+fn adopted_end_comes_with_what_it_keeps_whatever_way_it_takes_now() {
     let lab = ring(4, PUMP);
     let joined = join(&lab, 2);
     let port = "c1".to_owned();
@@ -150,7 +150,7 @@ fn segments_of_the_next_generation_need_the_token_of_that_very_end() {
 }
 
 #[test]
-fn what_is_cut_off_dies_in_time_and_the_rest_goes_on() {
+fn circuit_that_is_cut_off_dies_in_time_and_the_rest_goes_on() {
     let lab = ring(3, &format!("{PUMP}\nresume_ms = 400"));
     let joined = join(&lab, 2);
     let other = join(&lab, 3);
@@ -166,7 +166,7 @@ fn what_is_cut_off_dies_in_time_and_the_rest_goes_on() {
 }
 
 #[test]
-fn a_host_that_does_not_answer_is_gone_round_and_its_late_stores_reach_nobody() {
+fn host_that_does_not_answer_is_gone_round_and_its_late_stores_reach_nobody() {
     let mut lab = ring(4, PUMP);
     let joined = join(&lab, 3);
     let between = lab.status(2)["counters"]["transits"] == 1;
@@ -183,7 +183,7 @@ fn a_host_that_does_not_answer_is_gone_round_and_its_late_stores_reach_nobody() 
 }
 
 #[test]
-fn without_memory_on_one_way_a_circuit_takes_the_other() {
+fn circuit_takes_the_other_way_where_one_has_no_memory() {
     let mut lab = Lab::new();
     let small = |cable, listens| TestPort { cable, listens, window: "16M" };
     lab.configure(1, 1, &[port("c1", true), port("c4", false)], "");
@@ -210,7 +210,7 @@ fn without_memory_on_one_way_a_circuit_takes_the_other() {
 }
 
 #[test]
-fn a_moving_stream_is_shown_as_such() {
+fn moving_stream_is_shown_as_such() {
     let lab = ring(3, PUMP);
     let joined = join(&lab, 2);
     for (host, port) in [(1, "c1"), (1, "c3")] {
@@ -233,7 +233,7 @@ fn a_moving_stream_is_shown_as_such() {
 /// The ring 1-2-3 is opened between 1 and 2, host 4 is put in between, and taken out again; a stream from 1 to 2 lives on
 /// all the time. What host 2 is plugged into is a link in the file system, as a cable is a thing that one can replug.
 #[test]
-fn a_host_is_put_into_a_running_ring_and_taken_out() {
+fn host_is_put_into_a_running_ring_and_taken_out() {
     let mut lab = Lab::new();
     lab.configure(1, 1, &[port("c1", true), port("c3", false)], "");
     lab.configure(2, 2, &[port("c2", true), port("plug", false)], "");

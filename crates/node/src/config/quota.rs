@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_table_there_are_quotas_all_the_same() {
+    fn quotas_are_there_without_the_table_all_the_same() {
         let settings = quota("").unwrap();
         assert_eq!((settings.share, settings.moves, settings.root), (75, 10, 5));
         assert!((1 << 20..u64::MAX).contains(&settings.user.memory));

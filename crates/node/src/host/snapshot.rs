@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_is_copied_in_pieces_and_misses_nothing() {
+    fn snapshot_is_copied_in_pieces_and_misses_nothing() {
         let (host, _far) = host(200);
         let mut collector = host.begin_snapshot();
         let mut sizes = vec![0];
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_is_closed_meanwhile_is_told_as_the_totals_have_it() {
+    fn end_that_is_closed_meanwhile_is_told_as_the_totals_have_it() {
         let (mut host, _far) = host(200);
         let address = "127.0.0.1:7".parse().unwrap();
         let (client, server) =

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_comes_from_the_absent_host_and_its_sums_are_right() {
+    fn unreachable_answer_comes_from_the_absent_host_and_its_sums_are_right() {
         let packet = syn4();
         let answer = answer(&packet).unwrap();
         let ip = &answer[NO_WORK..];
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_to_errors_fragments_groups_and_rubbish() {
+    fn unreachable_is_no_answer_to_errors_fragments_groups_and_rubbish() {
         let with = |at: usize, byte: u8| {
             let mut packet = syn4();
             packet[at] = byte;

@@ -20,7 +20,7 @@ fn checker(text: &str) -> KeyRing {
 }
 
 #[test]
-fn a_record_is_believed_if_its_origin_signed_it() {
+fn record_is_believed_if_its_origin_signed_it() {
     let ((two, of_two), (other, of_other)) = (signer(2), signer(9));
     let ring = checker(&format!("# hosts\n2 {of_two}\n2 {of_other} # its next one\n3 unsigned\n"));
     assert_eq!(ring.check(&record(2, &two)), Ok(()));
@@ -44,7 +44,7 @@ fn a_record_is_believed_if_its_origin_signed_it() {
 }
 
 #[test]
-fn one_key_for_the_fabric_is_good_for_all_and_nobody_else() {
+fn key_for_the_whole_fabric_is_good_for_all_and_nobody_else() {
     let ((fabric, key), (other, _)) = (signer(1), signer(2));
     let ring = checker(&format!("* {key}"));
     assert_eq!(ring.check(&record(200, &fabric)), Ok(()));

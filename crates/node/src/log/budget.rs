@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_passes_and_then_so_many_a_second() {
+    fn burst_passes_and_then_so_many_a_second() {
         let mut news = Budget::new(NEWS, Duration::ZERO);
         assert_eq!((0..1000).filter(|_| news.take(Duration::ZERO)).count(), 50);
         let later = |ms| Duration::from_millis(ms);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_noisy_user_hides_no_line_of_another_or_of_nobody_in_particular() {
+    fn budget_of_a_noisy_user_hides_no_line_of_another_or_of_nobody_in_particular() {
         let mut place = place();
         let mut said = |who, now| place.take(who, now);
         let now = Duration::from_secs(1);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn many_users_share_what_there_is_and_quiet_ones_are_forgotten() {
+    fn budget_is_shared_by_many_users_and_quiet_ones_are_forgotten() {
         let (mut place, begin) = (place(), Duration::from_secs(1));
         let crowd = (0..1000).filter(|uid| place.take(Some(Who::User(*uid)), begin)).count();
         assert_eq!((crowd, place.of_one.len()), (ONES + 50, ONES));

@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_stays_one_line_and_says_what_is_in_it() {
+    fn line_stays_one_line_and_says_what_is_in_it() {
         assert_eq!(clean(b"plain \xc3\xa4\n"), "plain \u{e4}\n");
         assert_eq!(clean(b"a\nERROR forged\x1b[2J\r"), "a\\u{a}ERROR forged\\u{1b}[2J\\u{d}\n");
         assert_eq!(clean("\u{202e}turned".as_bytes()), "\\u{202e}turned\n");
@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_an_end() {
+    fn line_has_an_end() {
         let long = clean(&[b'x'; 100_000]);
         assert!(long.len() < MOST + 30 && long.ends_with("x... (100000 bytes)\n"), "{}", long.len());
     }

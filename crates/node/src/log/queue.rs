@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn who_logs_never_waits_and_is_told_what_was_lost() {
+    fn logging_never_waits_and_tells_what_was_lost() {
         let (queue, (go, wait), (told, heard)) = (Arc::new(Queue::default()), channel(), channel());
         start(&queue, Stuck(wait, told));
         writeln!(queue.line(), "line 0").unwrap();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_waits_only_a_moment_for_what_is_not_taken() {
+    fn ending_waits_only_a_moment_for_what_is_not_taken() {
         let (queue, (_go, wait), (told, _heard)) = (Arc::new(Queue::default()), channel(), channel());
         start(&queue, Stuck(wait, told));
         writeln!(queue.line(), "nobody reads this").unwrap();

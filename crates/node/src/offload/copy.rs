@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_processor_stores_nothing_into_a_ring_before_the_piece_is_sure() {
+    fn processor_stores_nothing_into_a_ring_before_the_piece_is_sure() {
         let len = PIECE as u64;
         let fd = new_segment("copy", len).unwrap();
         let (to, from) = (Outbound::sealed(&fd, len).unwrap(), Inbound::sealed(&fd, len).unwrap());
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn every_engine_copies_what_it_is_told_and_nothing_else() {
+    fn copy_engines_copy_what_they_are_told_and_nothing_else() {
         let len = 4 * PIECE as u64;
         let fd = new_segment("copy", len).unwrap();
         let (to, from) = (Outbound::sealed(&fd, len).unwrap(), Inbound::sealed(&fd, len).unwrap());

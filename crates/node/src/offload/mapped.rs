@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn both_lists_are_gone_through_together() {
+    fn mapped_lists_are_gone_through_together() {
         let span = |address, len| Span { address, len };
         let mut copied = Vec::new();
         each(&[span(10, 5), span(100, 2)], &[(1000, 3), (2000, 4)], |offset, at, len| {
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_in_the_buffer_is_not_copied() {
+    fn mapped_copy_leaves_out_what_has_no_end_in_the_buffer() {
         let mut copied = 0;
         each(&[Span { address: 0, len: 4 }], &[(0, 9)], |_, _, len| copied += len);
         assert_eq!(copied, 4);

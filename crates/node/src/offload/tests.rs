@@ -16,7 +16,7 @@ fn has_hung_up(lease: &OwnedFd) -> bool {
 }
 
 #[test]
-fn a_programs_lease_is_held_for_as_long_as_a_thread_may_work_for_it() {
+fn lease_of_a_program_is_held_for_as_long_as_a_thread_may_work_for_it() {
     let settings = Settings { processors: None, copy: Choice::default(), least: 0 };
     let mut engines = Engines::start(&settings, Duration::ZERO).unwrap();
     let (lease, ours) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).unwrap();

@@ -56,7 +56,7 @@ mod tests {
     use crosslane_shm::wake::Receiver;
 
     #[test]
-    fn a_waiter_is_rung_by_the_daemon_until_it_is_found() {
+    fn waiter_is_rung_by_the_daemon_until_it_is_found() {
         let (mut wakers, sleeper) = (Wakers::default(), Receiver::new().unwrap());
         assert!(!wakers.wake(WaiterId(7)));
         wakers.answer(WaiterId(7), None);

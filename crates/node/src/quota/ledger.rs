@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_charge_that_is_dropped_is_given_back_wherever_that_is() {
+    fn charge_that_is_dropped_is_given_back_wherever_that_is() {
         let ledger = ledger();
         let charges: Vec<Charge> =
             std::iter::from_fn(|| ledger.charge(ALICE, Kind::Descriptors, 10, Purpose::New).ok()).collect();

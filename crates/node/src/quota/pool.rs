@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_first_leaves_a_share_to_the_next() {
+    fn pool_leaves_a_share_to_who_comes_next() {
         let mut pool = Pool::new(Kind::Descriptors, 10_000);
         let alice = fill(&mut pool, ALICE, Purpose::New);
         let bob = fill(&mut pool, BOB, Purpose::New);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shares_rise_along_a_way() {
+    fn shares_rise_along_a_way() {
         let settings = settings();
         for [first, second] in [[Purpose::New, Purpose::Passing], [Purpose::Move, Purpose::PassingMove]] {
             let shares =
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_is_there_again_and_leaves_no_trace() {
+    fn pool_has_again_what_is_given_back_and_no_trace_of_it() {
         let mut pool = Pool::new(Kind::Sessions, u64::MAX);
         assert_eq!(fill(&mut pool, ALICE, Purpose::New), settings().user.sessions);
         pool.take(ALICE, settings().user.sessions);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_may_have_limits_of_its_own() {
+    fn limits_of_a_user_may_be_its_own() {
         let mut settings = settings();
         settings.users.insert(1000, super::super::Limits { sessions: 3, ..settings.user });
         let pool = Pool::new(Kind::Sessions, u64::MAX);

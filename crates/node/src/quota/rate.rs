@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_is_served_so_much_in_a_turn_and_another_as_much() {
+    fn rate_serves_a_user_so_much_in_a_turn_and_another_as_much() {
         let (mut rates, now) = (Rates::default(), Duration::from_secs(5));
         assert_eq!(serve(&mut rates, 7, 1, 1, now), (128, May::Wait));
         assert_eq!(serve(&mut rates, 7, 2, 1, now), (0, May::Wait), "his other sessions wait, too");
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_ahead_of_his_rate_rests_until_he_is_not() {
+    fn rate_makes_who_is_ahead_of_it_rest_until_he_is_not() {
         let (mut rates, mut now, mut served) = (Rates::default(), Duration::from_secs(5), 0);
         let begin = now;
         let mut session = 1;
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn many_that_rest_are_woken_a_few_at_a_time_in_turns() {
+    fn rate_wakes_many_that_rest_a_few_at_a_time_in_turns() {
         let (mut rates, now) = (Rates::default(), Duration::from_secs(5));
         rates.spend(7, 3000, RATE, now);
         for session in 0..40 {

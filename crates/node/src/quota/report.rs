@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_sees_its_own_and_root_all() {
+    fn quota_report_shows_a_user_its_own_and_root_all() {
         let ledger = Ledger::new(Settings { operators: [0].into(), ..Settings::default() }, 1000, []);
         let _held = [1000, 1001].map(|uid| ledger.charge_always(Payer::User(uid), Kind::Sessions, 2));
         let books = copy_of(&ledger, 1);

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_the_same_gets_the_same_and_users_take_turns() {
+    fn texts_are_the_same_for_who_asks_the_same_and_users_take_turns() {
         let mut queue = Queue::default();
         for number in 0..100 {
             let pid = u32::try_from(number % 3).unwrap();

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_stream_is_counted_to_the_byte_and_a_long_one_within_a_ring() {
+    fn meter_counts_a_short_stream_to_the_byte_and_a_long_one_within_a_ring() {
         let (max, key) = (RING_MIN, 7);
         let ((ring, arrived), (words, credit)) = (segment(max), segment(max));
         let (producer, consumer) = (Producer::default(), Consumer::default());

@@ -120,7 +120,7 @@ fn attacked() -> Option<Attacked> {
 }
 
 #[test]
-fn the_last_reference_to_a_lingering_socket_holds_nobody_up() {
+fn last_reference_to_a_lingering_socket_holds_nobody_up() {
     let Some(mut attacked) = attacked() else { return };
     let listen = codec::encode(&Request::Listen).unwrap();
     for request in [share(), listen, vec![255; 7]] {
@@ -172,7 +172,7 @@ fn descriptors_in_a_queue_that_was_never_accepted_do_not_keep_the_daemon_from_en
 }
 
 #[test]
-fn whoever_is_stuck_gets_no_more_threads_nor_descriptors() {
+fn stuck_session_gets_no_more_threads_nor_descriptors() {
     let Some(mut attacked) = attacked() else { return };
     let sessions: Vec<Client> = (0..8).map(|_| attacked.stranger()).collect();
     let before = descriptors_of(&mut attacked);

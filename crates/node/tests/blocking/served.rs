@@ -92,13 +92,13 @@ fn end(mut attacked: Attacked, stuck: Stuck) {
 }
 
 #[test]
-fn a_file_whose_server_never_answers_holds_nobody_up() {
+fn file_whose_server_never_answers_holds_nobody_up() {
     let share: Request = codec::decode(&share()).unwrap();
     let register_buffer = Request::RegisterBuffer { buffer: BufferId(1), len: 4096, reach: Reach::Load };
     check(&[share, Request::Listen, Request::Accept, register_buffer], |stuck| &stuck.file);
 }
 
 #[test]
-fn a_socket_whose_lock_is_held_holds_nobody_up() {
+fn socket_whose_lock_is_held_holds_nobody_up() {
     check(&[Request::Listen, Request::Adopt, Request::Accept], |stuck| &stuck.socket);
 }

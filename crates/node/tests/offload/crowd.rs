@@ -10,7 +10,7 @@ const MODEST: usize = 1000;
 const SHARE: usize = 64 * 1024;
 
 #[test]
-fn a_thousand_streams_get_their_share_beside_a_greedy_one() {
+fn crowd_of_streams_gets_its_share_beside_a_greedy_one() {
     let lab = pair();
     let (greedy, glutton) = join(&lab, 1, 2);
     let (near, far) = (fabric(&lab, 1), fabric(&lab, 2));

@@ -77,7 +77,7 @@ fn either_program_is_killed_in_the_middle_and_the_engine_goes_on() {
 }
 
 #[test]
-fn a_daemon_that_is_killed_ends_its_streams_and_leaves_nobody_waiting() {
+fn daemon_that_is_killed_ends_its_streams_and_leaves_nobody_waiting() {
     let mut lab = pair();
     let (client, server) = join(&lab, 1, 2);
     let done = AtomicUsize::new(0);

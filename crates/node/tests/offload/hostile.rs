@@ -75,7 +75,7 @@ fn register_buffer(client: &mut Client, buffer: BufferId, reach: Reach) -> u32 {
 }
 
 #[test]
-fn what_is_no_buffer_or_too_much_is_not_taken() {
+fn registration_of_no_buffer_or_too_much_is_not_taken() {
     let lab = pair();
     let mut mad = mad(&lab);
     assert_eq!(
@@ -100,7 +100,7 @@ fn submit(mad: &Mad, way: Way, index: usize, descriptor: &Descriptor) {
 }
 
 #[test]
-fn a_program_without_a_guard_gets_nothing_moved() {
+fn program_without_a_guard_gets_nothing_moved() {
     let lab = pair();
     let mad = mad(&lab);
     let bytes = vec![7; 100_000];
@@ -158,7 +158,7 @@ fn whatever_a_program_writes_to_desk_and_state_others_are_served() {
 }
 
 #[test]
-fn others_circuits_are_not_engaged() {
+fn engine_leaves_others_circuits_alone() {
     let lab = pair();
     let mine = mad(&lab);
     let mut stranger = Client::hello(&lab.control(1), "stranger");

@@ -39,7 +39,7 @@ fn messages_there_and_back_are_copied_by_the_programs_and_a_flood_behind_them_is
 }
 
 #[test]
-fn a_long_answer_is_handed_over_from_some_point_on() {
+fn long_answer_is_handed_over_from_some_point_on() {
     let lab = pair();
     let (client, server) = join(&lab, 1, 2);
     const LONG: usize = 32 << 20;

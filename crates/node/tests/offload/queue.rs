@@ -75,7 +75,7 @@ fn receive_all(
 }
 
 #[test]
-fn all_arrives_in_order_by_the_engine() {
+fn queue_delivers_all_in_order_by_the_engine() {
     let lab = pair();
     let [mut near, mut far] = queues(&lab, 2);
     let sent: Vec<usize> = (0..60).map(|at| [LEN, 1, 1 << 20, 0, 16_384, 3_000_001][at % 6]).collect();
@@ -99,7 +99,7 @@ fn all_arrives_in_order_by_the_engine() {
 }
 
 #[test]
-fn what_is_too_little_for_the_engine_is_copied_by_the_program() {
+fn queue_has_the_program_copy_what_is_too_little_for_the_engine() {
     let lab = pair();
     let [mut near, mut far] = queues(&lab, 2);
     let lengths = vec![1000; 5000];
@@ -111,7 +111,7 @@ fn what_is_too_little_for_the_engine_is_copied_by_the_program() {
 }
 
 #[test]
-fn many_streams_of_one_queue_and_both_ways_within_one_host() {
+fn queue_of_many_streams_goes_both_ways_within_one_host() {
     let lab = pair();
     let (near, far) = (fabric(&lab, 1), fabric(&lab, 1));
     let mut queues = [&near, &far].map(|fabric| Queue::new(fabric).unwrap());
@@ -148,7 +148,7 @@ fn many_streams_of_one_queue_and_both_ways_within_one_host() {
 }
 
 #[test]
-fn a_program_with_a_poll_of_its_own_is_woken() {
+fn program_with_a_poll_of_its_own_is_woken() {
     let lab = pair();
     let [(mut near, sender), (mut far, receiver)] = queues(&lab, 2);
     std::thread::scope(|scope| {
@@ -186,7 +186,7 @@ fn a_program_with_a_poll_of_its_own_is_woken() {
 }
 
 #[test]
-fn the_end_comes_behind_all_and_buffers_come_back() {
+fn queue_tells_the_end_behind_all_and_buffers_come_back() {
     let lab = pair();
     let [(mut near, sender), (mut far, receiver)] = queues(&lab, 2);
     (0..4).for_each(|tag| far.receive(receiver, tag, vec![0xaa; LEN]));
@@ -203,7 +203,7 @@ fn the_end_comes_behind_all_and_buffers_come_back() {
 }
 
 #[test]
-fn what_is_cancelled_in_the_middle_is_not_written_again() {
+fn cancelled_transfer_is_not_written_again() {
     let lab = pair();
     for turn in 0..20 {
         let [(mut near, sender), (mut far, receiver)] = queues(&lab, 2);
@@ -254,7 +254,7 @@ fn what_is_cancelled_in_the_middle_is_not_written_again() {
 }
 
 #[test]
-fn a_daemon_that_is_killed_ends_all_and_gives_the_buffers_back() {
+fn daemon_that_is_killed_ends_all_and_gives_the_buffers_back() {
     let mut lab = pair();
     let [(mut near, sender), (mut far, receiver)] = queues(&lab, 2);
     let (lengths, there) = (vec![LEN; 1_000_000], AtomicUsize::new(0));
@@ -299,7 +299,7 @@ fn acquaint(near: &mut (Queue, Member), far: &mut (Queue, Member)) {
 }
 
 #[test]
-fn a_stopped_daemon_holds_nobody_up() {
+fn stopped_daemon_holds_nobody_up() {
     let mut lab = pair();
     let [mut near, mut far] = queues(&lab, 2);
     acquaint(&mut near, &mut far);
@@ -322,7 +322,7 @@ fn a_stopped_daemon_holds_nobody_up() {
 }
 
 #[test]
-fn a_cable_that_is_cut_loses_nothing_where_there_is_another_way() {
+fn cable_that_is_cut_loses_nothing_where_there_is_another_way() {
     let mut lab = Lab::new();
     lab.configure(1, 1, &[port("c12", true), port("c31", false)], crate::CONFIG);
     lab.configure(2, 2, &[port("c23", true), port("c12", false)], crate::CONFIG);
@@ -346,7 +346,7 @@ fn a_cable_that_is_cut_loses_nothing_where_there_is_another_way() {
 }
 
 #[test]
-fn a_peer_that_is_killed_ends_what_is_under_way() {
+fn peer_that_is_killed_ends_what_is_under_way() {
     let lab = pair();
     let far = fabric(&lab, 2);
     let listener = listen(&far, 2);

@@ -13,7 +13,7 @@ fn registered(lab: &Lab, host: usize, way: &str) -> usize {
 }
 
 #[test]
-fn what_is_sent_from_a_buffer_is_copied_out_of_it() {
+fn registered_buffer_is_copied_from_when_it_is_sent_from() {
     let lab = pair();
     let (client, server) = join(&lab, 1, 2);
     std::thread::scope(|scope| {
@@ -38,7 +38,7 @@ fn what_is_sent_from_a_buffer_is_copied_out_of_it() {
 }
 
 #[test]
-fn a_buffer_that_is_given_back_is_forgotten_and_another_one_is_another() {
+fn buffer_that_is_given_back_is_forgotten_and_another_one_is_another() {
     let lab = pair();
     let (client, server) = join(&lab, 1, 2);
     std::thread::scope(|scope| {

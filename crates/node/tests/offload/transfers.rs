@@ -6,7 +6,7 @@ use crosslane::stream::Error;
 use std::time::{Duration, Instant};
 
 #[test]
-fn all_arrives_in_order_whatever_the_lengths() {
+fn transfers_arrive_in_order_whatever_the_lengths() {
     let lab = pair();
     let (client, server) = join(&lab, 1, 2);
     let lengths = [1, 100_000, 16_384, 3, 1 << 20, 65_536, 65_535, 140_000, 9_000_001, 20_000, 7];
@@ -24,7 +24,7 @@ fn all_arrives_in_order_whatever_the_lengths() {
 }
 
 #[test]
-fn both_directions_at_once_and_within_one_host() {
+fn transfers_go_in_both_directions_at_once_and_within_one_host() {
     let lab = pair();
     let (client, server) = join(&lab, 1, 1);
     std::thread::scope(|scope| {
@@ -36,7 +36,7 @@ fn both_directions_at_once_and_within_one_host() {
 }
 
 #[test]
-fn a_stream_that_is_not_told_to_is_not_offloaded() {
+fn stream_that_is_not_told_to_is_not_offloaded() {
     let lab = pair();
     let (client, server) = join(&lab, 1, 2);
     client.set_offload(false);
@@ -46,7 +46,7 @@ fn a_stream_that_is_not_told_to_is_not_offloaded() {
 }
 
 #[test]
-fn a_reader_that_comes_late_finds_all_and_a_writer_that_may_not_wait_long_is_told() {
+fn reader_that_comes_late_finds_all_and_a_writer_that_may_not_wait_long_is_told() {
     let lab = pair();
     let (client, server) = join(&lab, 1, 2);
     client.set_send_timeout(Some(Duration::from_millis(300)));
@@ -62,7 +62,7 @@ fn a_reader_that_comes_late_finds_all_and_a_writer_that_may_not_wait_long_is_tol
 }
 
 #[test]
-fn a_stream_goes_on_by_another_way_when_its_cable_is_cut() {
+fn stream_goes_on_by_another_way_when_its_cable_is_cut() {
     let mut lab = Lab::new();
     let config = "offload_least = \"16K\"";
     lab.configure(1, 1, &[port("c12", true), port("c31", false)], config);
@@ -88,7 +88,7 @@ fn a_stream_goes_on_by_another_way_when_its_cable_is_cut() {
 }
 
 #[test]
-fn an_engine_that_has_nothing_to_do_sleeps() {
+fn engine_that_has_nothing_to_do_sleeps() {
     let lab = pair();
     let (client, server) = join(&lab, 1, 2);
     check_flow(&client, &server, 0, &[1 << 20; 8], 1 << 20);
@@ -99,7 +99,7 @@ fn an_engine_that_has_nothing_to_do_sleeps() {
 }
 
 #[test]
-fn a_daemon_uses_the_copy_and_the_processors_that_it_is_told() {
+fn daemon_uses_the_copy_and_the_processors_that_it_is_told() {
     for copy in ["cached", "non-temporal", "rep-movs"] {
         let mut lab = Lab::new();
         let config = format!("offload_least = \"16K\"\noffload_copy = \"{copy}\"\noffload_cpus = [0, 0]");

@@ -81,7 +81,7 @@ fn answer(stream: &Stream, len: usize) {
 /// The answer was written, its program stands still and has not seen it, and the cable is cut: it comes by what the daemons
 /// have counted. Whether more of it lies behind in the ring, and whether the cable is mended meanwhile, is all the same.
 #[test]
-fn an_answer_that_nobody_has_taken_yet_outlives_the_cut_of_its_cable() {
+fn answer_that_nobody_has_taken_yet_outlives_the_cut_of_its_cable() {
     let lab = Lab::ring();
     let (mut program, stream) = with_program(&lab, "asker", 2);
     let written = || stream.statistics().sent.write_zcopy;

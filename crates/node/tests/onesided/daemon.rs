@@ -81,7 +81,7 @@ fn memory_that_a_new_daemon_refuses_is_told_so() {
 }
 
 #[test]
-fn every_call_of_a_requester_says_that_its_daemon_is_gone() {
+fn requester_hears_at_every_call_that_its_daemon_is_gone() {
     let mut lab = Lab::pair();
     let memory = serve(&lab, 2);
     let region = memory.register(1 << 20).unwrap();
@@ -121,7 +121,7 @@ fn every_call_of_a_requester_says_that_its_daemon_is_gone() {
 }
 
 #[test]
-fn a_listener_goes_on_when_the_daemon_is_back() {
+fn listener_goes_on_when_the_daemon_is_back() {
     let mut lab = Lab::pair();
     let (near, far) = (fabric(&lab, 1), fabric(&lab, 2));
     let listener = far.listen(address(2)).unwrap();

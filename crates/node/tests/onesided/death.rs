@@ -136,7 +136,7 @@ fn wait_asleep(program: &Program) {
 
 /// A connection waits that it has no descriptor for: it serves those that it has, and sleeps.
 #[test]
-fn an_owner_without_descriptors_does_not_run_hot_and_recovers() {
+fn owner_without_descriptors_does_not_run_hot_and_recovers() {
     let lab = Lab::pair();
     let mut program = Program::start("owner", lab.control(2), "");
     let (address, remote) = program.owned();
@@ -153,7 +153,7 @@ fn an_owner_without_descriptors_does_not_run_hot_and_recovers() {
 }
 
 #[test]
-fn an_idle_owner_sleeps_and_is_woken() {
+fn idle_owner_sleeps_and_is_woken() {
     let lab = Lab::pair();
     let mut program = Program::start("owner", lab.control(2), "");
     let remote = program.owned();
@@ -167,7 +167,7 @@ fn an_idle_owner_sleeps_and_is_woken() {
 }
 
 #[test]
-fn a_requester_that_is_killed_in_the_middle_is_forgotten() {
+fn requester_that_is_killed_in_the_middle_is_forgotten() {
     let lab = Lab::pair();
     let memory = serve(&lab, 2);
     let region = memory.register(1 << 20).unwrap();
@@ -190,7 +190,7 @@ fn a_requester_that_is_killed_in_the_middle_is_forgotten() {
 }
 
 #[test]
-fn an_owner_that_is_killed_in_the_middle_is_an_error() {
+fn owner_that_is_killed_in_the_middle_is_an_error() {
     let lab = Lab::pair();
     for _ in 0..3 {
         let mut program = Program::start("owner", lab.control(2), "");

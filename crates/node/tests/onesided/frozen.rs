@@ -81,7 +81,7 @@ fn calls_end_in_time_while_the_owner_is_frozen_and_all_is_executed_when_it_goes_
 }
 
 #[test]
-fn a_requester_whose_notifications_nobody_takes_is_told_so() {
+fn requester_whose_notifications_nobody_takes_is_told_so() {
     let lab = Lab::pair();
     let memory = serve(&lab, 2);
     let region = memory.register(64).unwrap();
@@ -149,7 +149,7 @@ fn connecting_ends_in_time() {
 }
 
 #[test]
-fn a_frozen_daemon_holds_up_no_call_for_long() {
+fn frozen_daemon_holds_up_no_call_for_long() {
     let mut lab = Lab::pair();
     let fabric = fabric(&lab, 1);
     let listener = fabric.listen(address(1)).unwrap();

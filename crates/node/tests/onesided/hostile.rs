@@ -83,7 +83,7 @@ fn rubbish_ends_its_own_connection_and_touches_nothing() {
 }
 
 #[test]
-fn one_who_takes_no_answers_holds_up_nobody_else() {
+fn requester_that_takes_no_answers_holds_up_nobody_else() {
     let lab = Lab::pair();
     let memory = serve(&lab, 2);
     let region = memory.register(1 << 20).unwrap();

@@ -178,7 +178,7 @@ fn operations_go_on_over_another_way_when_a_cable_is_cut() {
 /// Without a fence a put overtakes a large get and shows in it; that this happens at all is seen here too, so that the
 /// test would find a fence that does nothing.
 #[test]
-fn a_fence_holds_back_what_follows_until_gets_are_served() {
+fn fence_holds_back_what_follows_until_gets_are_served() {
     let lab = chain();
     let memory = serve(&lab, 1);
     let region = memory.register(8 * MEGABYTE).unwrap();

@@ -28,7 +28,7 @@ fn outcomes(peer: &mut Peer, at: &RemoteRegion, offset: u64) -> [Option<Denial>;
 }
 
 #[test]
-fn every_refusal_is_told_and_the_connection_goes_on() {
+fn refusals_are_told_and_the_connection_goes_on() {
     let lab = Lab::pair();
     let memory = serve(&lab, 2);
     let region = memory.register(4096).unwrap();
@@ -74,7 +74,7 @@ fn every_refusal_is_told_and_the_connection_goes_on() {
 }
 
 #[test]
-fn a_flush_tells_of_a_refusal_that_nobody_waited_for() {
+fn flush_tells_of_a_refusal_that_nobody_waited_for() {
     let lab = Lab::pair();
     let memory = serve(&lab, 1);
     let region = memory.register(4096).unwrap();

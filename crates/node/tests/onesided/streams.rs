@@ -54,7 +54,7 @@ fn streams_carry_bytes_both_ways_at_any_distance() {
 }
 
 #[test]
-fn one_who_waits_long_is_woken() {
+fn requester_that_waits_long_is_woken() {
     let lab = Lab::pair();
     let (client, server) = pair(fabric(&lab, 1), fabric(&lab, 2), 2);
     std::thread::scope(|scope| {
@@ -76,7 +76,7 @@ fn one_who_waits_long_is_woken() {
 }
 
 #[test]
-fn a_connection_that_would_be_plain_tcp_fails_with_the_reason() {
+fn connection_that_would_be_plain_tcp_fails_with_the_reason() {
     let lab = Lab::pair();
     let plain = TcpListener::bind("127.86.0.2:0").unwrap();
     let refused = fabric(&lab, 1).connect(plain.local_addr().unwrap());
@@ -91,7 +91,7 @@ fn a_connection_that_would_be_plain_tcp_fails_with_the_reason() {
 }
 
 #[test]
-fn a_stream_ends_when_its_far_end_is_dropped_and_when_the_daemon_is_killed() {
+fn stream_ends_when_its_far_end_is_dropped_and_when_the_daemon_is_killed() {
     let mut lab = Lab::pair();
     let (client, server) = pair(fabric(&lab, 1), fabric(&lab, 2), 2);
     server.send(b"last").unwrap();

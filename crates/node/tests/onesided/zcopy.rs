@@ -197,7 +197,7 @@ pub(crate) fn with_program(lab: &Lab, role: &str, host: usize) -> (Program, Stre
 }
 
 #[test]
-fn what_a_poster_sent_before_it_was_killed_is_right() {
+fn post_that_was_sent_before_its_program_was_killed_is_right() {
     let lab = Lab::pair();
     for round in 1..=6 {
         let (mut program, stream) = with_program(&lab, "poster", 1 + round % 2);
@@ -214,7 +214,7 @@ fn what_a_poster_sent_before_it_was_killed_is_right() {
 }
 
 #[test]
-fn a_writer_that_was_killed_writes_nothing_into_memory_that_is_given_back() {
+fn writer_that_was_killed_writes_nothing_into_memory_that_is_given_back() {
     let lab = Lab::pair();
     for round in 1..=6 {
         let (mut program, stream) = with_program(&lab, "answerer", 1 + round % 2);
@@ -236,7 +236,7 @@ fn a_writer_that_was_killed_writes_nothing_into_memory_that_is_given_back() {
 }
 
 #[test]
-fn a_writer_that_is_frozen_holds_up_no_call_and_writes_nothing_when_it_goes_on() {
+fn writer_that_is_frozen_holds_up_no_call_and_writes_nothing_when_it_goes_on() {
     let lab = Lab::pair();
     for round in 1..=5 {
         let (program, stream) = with_program(&lab, "answerer", 1 + usize::from(round % 2 == 0));
@@ -259,7 +259,7 @@ fn a_writer_that_is_frozen_holds_up_no_call_and_writes_nothing_when_it_goes_on()
 }
 
 #[test]
-fn a_reader_that_is_frozen_holds_up_no_call_and_gets_all_when_it_goes_on() {
+fn reader_that_is_frozen_holds_up_no_call_and_gets_all_when_it_goes_on() {
     let lab = Lab::pair();
     let (mut program, stream) = with_program(&lab, "reader", 2);
     stream.set_send_timeout(Some(SHORT));
@@ -287,7 +287,7 @@ fn a_reader_that_is_frozen_holds_up_no_call_and_gets_all_when_it_goes_on() {
 }
 
 #[test]
-fn a_post_to_a_reader_that_was_killed_fails() {
+fn post_to_a_reader_that_was_killed_fails() {
     let lab = Lab::pair();
     for round in 0..4 {
         let (mut program, stream) = with_program(&lab, "reader", 1 + round % 2);

@@ -10,7 +10,7 @@ const STREAMS: usize = 1000;
 /// One of a thousand streams never ends, the others send a few pieces each. Between two pieces of any stream none of the
 /// others moves more than one piece.
 #[test]
-fn a_stream_waits_for_one_piece_of_each_other_at_most() {
+fn stream_waits_for_one_piece_of_each_other_at_most() {
     let mut rig = Rig::new(Way::Out, &[STREAMS]);
     rig.submit(0, 0, ENDLESS);
     for stream in 1..STREAMS {

@@ -23,7 +23,7 @@ fn queue(rig: &Rig) -> &SubmissionQueue {
 /// The call returns once its cancel succeeded. The thread then copies nothing more of that transfer, whatever it knew of
 /// it; the next call in the same slot is another transfer.
 #[test]
-fn what_was_given_back_is_not_touched_again() {
+fn buffer_that_was_given_back_is_not_touched_again() {
     for way in [Way::Out, Way::In] {
         for taken in [false, true] {
             let mut rig = rig(way);
@@ -57,7 +57,7 @@ fn between_two_pieces_a_buffer_can_be_had_back() {
 /// The daemon says that the stream moves before it counts what has arrived: from then on nothing is stored into the ring,
 /// or taken out of it.
 #[test]
-fn a_ring_that_is_left_is_not_touched_again() {
+fn ring_that_is_left_is_not_touched_again() {
     for way in [Way::Out, Way::In] {
         let mut rig = rig(way);
         let request = rig.submit(0, 0, ENDLESS);
@@ -71,7 +71,7 @@ fn a_ring_that_is_left_is_not_touched_again() {
 
 /// A copy begins and does not end: its program cannot get the buffer back before it ends, even by cancel, and all others go on.
 #[test]
-fn a_copy_that_hangs_holds_up_nobody_else() {
+fn copy_that_hangs_holds_up_nobody_else() {
     const ROUNDS: usize = 50;
     let mut rig = Rig::new(Way::Out, &[3, 1]);
     let mut descriptor = Descriptor { handle: handle(0), ..Descriptor::default() };
