@@ -4,6 +4,7 @@ use crate::segments::{Next, Numbers, Segments};
 use crate::shared::SharedState;
 use crosslane_passing as passing;
 use crosslane_shm::buffer::{self, Located};
+use crosslane_shm::status_page::StatusPage;
 use crosslane_shm::wake::{Receiver, Waker};
 use crosslane_shm::{FarBuffer, MapError};
 use crosslane_wire::codec::{self, MAX_MESSAGE};
@@ -77,9 +78,37 @@ pub enum SessionError {
     Map(#[from] MapError),
 }
 
+impl SessionError {
+    /// Whether the session's connection is of no more use. It is if the request alone failed, or if the daemon does not run now.
+    pub fn ends_connection(&self) -> bool {
+        !matches!(
+            self,
+            Self::Late
+                | Self::Refused(_)
+                | Self::Map(_)
+                | Self::NoRoom { .. }
+                | Self::NoDescriptors
+                // Its queue is full.
+                | Self::Lost(Errno::AGAIN)
+        )
+    }
+
+    /// Whether this process is at its limit of descriptors.
+    pub fn is_crowded(&self) -> bool {
+        matches!(self, Self::NoDescriptors | Self::Map(MapError::System(Errno::MFILE)))
+    }
+}
+
 /// Path of the control socket: from the environment, or the default.
 pub fn socket_path() -> PathBuf {
     std::env::var_os(SOCKET_VARIABLE).map_or_else(|| PathBuf::from(DEFAULT_SOCKET), PathBuf::from)
+}
+
+/// The status page that came with a welcome.
+pub fn status_page(fds: &[OwnedFd]) -> Result<StatusPage, SessionError> {
+    // The daemon sends it in any case; if it is missing, this process had no free descriptor for it.
+    let page = fds.first().ok_or(SessionError::NoDescriptors)?;
+    StatusPage::map(page).ok_or(SessionError::Unexpected("no status page"))
 }
 
 /// A circuit's end as the daemon granted it, mapped.
@@ -193,18 +222,21 @@ impl Session {
 
     /// Sends `Hello` as a tool: a program without streams.
     pub fn hello(&self, program: &str) -> Result<Reply, SessionError> {
-        let hello = Request::Hello {
-            version: crosslane_wire::PROTOCOL_VERSION,
-            program: program.to_owned(),
-            ticket: 0,
-        };
+        Ok(self.hello_again(program, 0)?.0)
+    }
+
+    /// Sends `Hello` of a session that `ticket` resumes, or of a new one if that is 0. Returns the welcome, and descriptors for
+    /// [`status_page`].
+    pub fn hello_again(&self, program: &str, ticket: u64) -> Result<(Reply, Vec<OwnedFd>), SessionError> {
+        let version = crosslane_wire::PROTOCOL_VERSION;
+        let hello = Request::Hello { version, program: program.to_owned(), ticket };
         let answer = match self.request(&hello, &[]) {
             Err(SessionError::Lost(errno)) => self.last_words(errno),
             answer => answer,
         };
-        match answer?.0 {
-            Reply::Error { text } => Err(SessionError::Refused(text)),
-            reply => Ok(reply),
+        match answer? {
+            (Reply::Error { text }, _) => Err(SessionError::Refused(text)),
+            answer => Ok(answer),
         }
     }
 
