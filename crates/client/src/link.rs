@@ -11,6 +11,7 @@
 //! wait for, and whether it has come; [`wait()`] waits for one end, [`Requests`] arms several ends for one sleeper; [`kernel`]
 //! reads the state of the far program from the carrier connection. The part that differs by program is its [`Sleeper`].
 
+pub mod announced;
 pub mod attached;
 pub mod clock;
 pub mod interest;

@@ -193,7 +193,7 @@ impl Stream {
     /// As [`Self::try_send`], for an operation that is continued; sends posted buffers first.
     pub(crate) fn advance_send(&self, send: &mut Send<'_>) -> Result<Advance, Error> {
         if !self.posts.is_empty() {
-            self.advance_posts()?;
+            self.advance_posts(false)?;
             if !self.posts.is_empty() {
                 return Ok(Advance::Pending(WaitFor::Room));
             }
