@@ -11,6 +11,9 @@
 //! wait for, and whether it has come; [`wait()`] waits for one end, [`Requests`] arms several ends for one sleeper; [`kernel`]
 //! reads the state of the far program from the carrier connection. The part that differs by program is its [`Sleeper`].
 
+pub mod announced;
+pub mod attached;
+pub mod clock;
 pub mod interest;
 pub mod kernel;
 pub mod operation;
@@ -19,6 +22,7 @@ mod spin;
 mod wait;
 pub mod wakers;
 
+pub use attached::{Attached, Linked};
 pub use interest::WaitFor;
 pub use operation::{Advance, Receive, Send};
 pub use requests::Requests;

@@ -4,6 +4,7 @@ use crate::segments::{Next, Numbers, Segments};
 use crate::shared::SharedState;
 use crosslane_passing as passing;
 use crosslane_shm::buffer::{self, Located};
+use crosslane_shm::status_page::StatusPage;
 use crosslane_shm::wake::{Receiver, Waker};
 use crosslane_shm::{FarBuffer, MapError};
 use crosslane_wire::codec::{self, MAX_MESSAGE};
@@ -77,9 +78,37 @@ pub enum SessionError {
     Map(#[from] MapError),
 }
 
+impl SessionError {
+    /// Whether the session's connection is of no more use. It is if the request alone failed, or if the daemon does not run now.
+    pub fn ends_connection(&self) -> bool {
+        !matches!(
+            self,
+            Self::Late
+                | Self::Refused(_)
+                | Self::Map(_)
+                | Self::NoRoom { .. }
+                | Self::NoDescriptors
+                // Its queue is full.
+                | Self::Lost(Errno::AGAIN)
+        )
+    }
+
+    /// Whether this process is at its limit of descriptors.
+    pub fn is_crowded(&self) -> bool {
+        matches!(self, Self::NoDescriptors | Self::Map(MapError::System(Errno::MFILE)))
+    }
+}
+
 /// Path of the control socket: from the environment, or the default.
 pub fn socket_path() -> PathBuf {
     std::env::var_os(SOCKET_VARIABLE).map_or_else(|| PathBuf::from(DEFAULT_SOCKET), PathBuf::from)
+}
+
+/// The status page that came with a welcome.
+pub fn status_page(fds: &[OwnedFd]) -> Result<StatusPage, SessionError> {
+    // The daemon sends it in any case; if it is missing, this process had no free descriptor for it.
+    let page = fds.first().ok_or(SessionError::NoDescriptors)?;
+    StatusPage::map(page).ok_or(SessionError::Unexpected("no status page"))
 }
 
 /// A circuit's end as the daemon granted it, mapped.
@@ -160,6 +189,15 @@ impl Session {
         self.receive(RecvFlags::empty())
     }
 
+    /// As [`Self::request`]; a refusal is an error.
+    pub(crate) fn ask(
+        &self,
+        request: &Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(Reply, Vec<OwnedFd>), SessionError> {
+        accepted(self.request(request, fds)?)
+    }
+
     /// Receives one answer to a request that was given up ([`SessionError::Late`]), and returns to the daemon what the answer
     /// granted. If `wait`, waits for the answer, at most [`ANSWER_TIMEOUT`]. [`SessionError::Late`]: it has still not come.
     pub fn late_answer(&self, wait: bool) -> Result<(), SessionError> {
@@ -175,7 +213,7 @@ impl Session {
     /// Requests a text: `Status`, `Metrics`, `Explain`, `Hosts`.
     pub fn text(&self, request: &Request) -> Result<String, SessionError> {
         let mut text = String::new();
-        let (mut reply, _) = self.request(request, &[])?;
+        let (mut reply, _) = self.ask(request, &[])?;
         loop {
             match reply {
                 Reply::Text { part, last } => {
@@ -184,28 +222,27 @@ impl Session {
                         return Ok(text);
                     }
                 }
-                Reply::Error { text } => return Err(SessionError::Refused(text)),
                 _ => return Err(SessionError::Unexpected("a text was asked for")),
             }
-            reply = self.receive(RecvFlags::empty())?.0;
+            reply = accepted(self.receive(RecvFlags::empty())?)?.0;
         }
     }
 
     /// Sends `Hello` as a tool: a program without streams.
     pub fn hello(&self, program: &str) -> Result<Reply, SessionError> {
-        let hello = Request::Hello {
-            version: crosslane_wire::PROTOCOL_VERSION,
-            program: program.to_owned(),
-            ticket: 0,
-        };
+        Ok(self.hello_again(program, 0)?.0)
+    }
+
+    /// Sends `Hello` of a session that `ticket` resumes, or of a new one if that is 0. Returns the welcome, and descriptors for
+    /// [`status_page`].
+    pub fn hello_again(&self, program: &str, ticket: u64) -> Result<(Reply, Vec<OwnedFd>), SessionError> {
+        let version = crosslane_wire::PROTOCOL_VERSION;
+        let hello = Request::Hello { version, program: program.to_owned(), ticket };
         let answer = match self.request(&hello, &[]) {
             Err(SessionError::Lost(errno)) => self.last_words(errno),
             answer => answer,
         };
-        match answer?.0 {
-            Reply::Error { text } => Err(SessionError::Refused(text)),
-            reply => Ok(reply),
-        }
+        accepted(answer?)
     }
 
     /// Reads why the daemon has closed the session: the daemon sends the reason, then closes. If it left requests unread,
@@ -222,16 +259,15 @@ impl Session {
     /// Reports a listening socket to the daemon. For a socket in another network namespace than the daemon's, this makes
     /// the table of that namespace's sockets that the daemon needs.
     pub fn listen(&self, socket: BorrowedFd<'_>) -> Result<(), SessionError> {
-        let mut reply = self.request(&Request::Listen, &[socket])?.0;
+        let mut reply = self.ask(&Request::Listen, &[socket])?.0;
         if reply == Reply::WantTable {
             let (flags, protocol) = (SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG));
             let table = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol);
             let table = table.map_err(|errno| SessionError::Refused(format!("netlink: {errno}")))?;
-            reply = self.request(&Request::Listen, &[socket, table.as_fd()])?.0;
+            reply = self.ask(&Request::Listen, &[socket, table.as_fd()])?.0;
         }
         match reply {
             Reply::Done => Ok(()),
-            Reply::Error { text } => Err(SessionError::Refused(text)),
             _ => Err(SessionError::Unexpected("a listener was announced")),
         }
     }
@@ -263,10 +299,9 @@ impl Session {
         if patience < ANSWER_TIMEOUT {
             self.answer_within(patience)?;
         }
-        let (reply, fds) = self.receive(RecvFlags::empty())?;
+        let (reply, fds) = accepted(self.receive(RecvFlags::empty())?)?;
         match reply {
             Reply::Plain { why } => Ok(Err(why)),
-            Reply::Error { text } => Err(SessionError::Refused(text)),
             Reply::Circuit {
                 circuit,
                 token,
@@ -313,10 +348,9 @@ impl Session {
         token: u64,
         generation: u32,
     ) -> Result<Option<Next>, SessionError> {
-        let (reply, fds) = self.request(&Request::Resume { circuit, token, generation }, &[])?;
+        let (reply, fds) = self.ask(&Request::Resume { circuit, token, generation }, &[])?;
         match reply {
             Reply::Plain { .. } => Ok(None),
-            Reply::Error { text } => Err(SessionError::Refused(text)),
             Reply::Resumed { generation, newest, limit, arrived, rx_key, tx_key, channel, retained } => {
                 let numbers = Numbers { generation, rx_key, tx_key, channel, retained };
                 let segments = Segments::map(&numbers, &mut fds.into_iter())?;
@@ -334,9 +368,8 @@ impl Session {
         token: u64,
         generation: u32,
     ) -> Result<u32, SessionError> {
-        match self.request(&Request::RegisterRings { circuit, token, generation }, &[])?.0 {
+        match self.ask(&Request::RegisterRings { circuit, token, generation }, &[])?.0 {
             Reply::RegisteredRings { handle } => Ok(handle),
-            Reply::Error { text } => Err(SessionError::Refused(text)),
             _ => Err(SessionError::Unexpected("rings were to be registered")),
         }
     }
@@ -346,14 +379,13 @@ impl Session {
     /// # Errors
     /// [`SessionError::NoDescriptors`] if this process is at its descriptor limit.
     pub fn waiter(&self) -> Result<(WaiterId, Receiver), SessionError> {
-        let (reply, fds) = self.request(&Request::Waiter, &[])?;
+        let (reply, fds) = self.ask(&Request::Waiter, &[])?;
         match (reply, fds.into_iter().next()) {
             (Reply::Waiter { waiter, word }, Some(socket)) => Ok((waiter, Receiver::of(socket, word)?)),
             (Reply::Waiter { waiter, .. }, None) => {
                 self.tell(&Request::Unwait { waiter })?;
                 Err(SessionError::NoDescriptors)
             }
-            (Reply::Error { text }, _) => Err(SessionError::Refused(text)),
             _ => Err(SessionError::Unexpected("a waiter was asked for")),
         }
     }
@@ -365,11 +397,10 @@ impl Session {
         token: u64,
         waiter: WaiterId,
     ) -> Result<Option<Waker>, SessionError> {
-        let (reply, fds) = self.request(&Request::WantWaker { circuit, token, waiter }, &[])?;
+        let (reply, fds) = self.ask(&Request::WantWaker { circuit, token, waiter }, &[])?;
         match (reply, fds.into_iter().next()) {
             (Reply::Waker { word: Some(word) }, Some(socket)) => Ok(Waker::of(socket, word).ok()),
             (Reply::Waker { .. }, _) => Ok(None),
-            (Reply::Error { text }, _) => Err(SessionError::Refused(text)),
             _ => Err(SessionError::Unexpected("a waker was asked for")),
         }
     }
@@ -383,10 +414,9 @@ impl Session {
     ) -> Result<(), SessionError> {
         let &Located { id: buffer, len, reach, .. } = located;
         let request = Request::ExportBuffer { circuit, token, buffer, len, reach };
-        let answer = located.share(|memory| self.request(&request, &[memory]));
+        let answer = located.share(|memory| self.ask(&request, &[memory]));
         match answer.ok_or_else(|| SessionError::Refused("the buffer is gone".to_owned()))??.0 {
             Reply::Done => Ok(()),
-            Reply::Error { text } => Err(SessionError::Refused(text)),
             _ => Err(SessionError::Unexpected("a buffer was shared")),
         }
     }
@@ -395,10 +425,9 @@ impl Session {
     pub fn register_buffer(&self, located: &Located) -> Result<u32, SessionError> {
         let &Located { id: buffer, len, reach, .. } = located;
         let request = Request::RegisterBuffer { buffer, len, reach };
-        let answer = located.share(|memory| self.request(&request, &[memory]));
+        let answer = located.share(|memory| self.ask(&request, &[memory]));
         match answer.ok_or_else(|| SessionError::Refused("the buffer is gone".to_owned()))??.0 {
             Reply::RegisteredBuffer { handle } => Ok(handle),
-            Reply::Error { text } => Err(SessionError::Refused(text)),
             _ => Err(SessionError::Unexpected("a buffer was to be registered")),
         }
     }
@@ -419,14 +448,13 @@ impl Session {
         token: u64,
         buffer: BufferId,
     ) -> Result<Option<FarBuffer>, SessionError> {
-        let (reply, fds) = self.request(&Request::ImportBuffer { circuit, token, buffer }, &[])?;
+        let (reply, fds) = self.ask(&Request::ImportBuffer { circuit, token, buffer }, &[])?;
         match reply {
             Reply::Buffer { shape: Some((len, reach)) } => {
                 let Some(memory) = fds.into_iter().next() else { return Ok(None) };
                 Ok(Some(FarBuffer::map(memory, len, reach)?))
             }
             Reply::Buffer { shape: None } => Ok(None),
-            Reply::Error { text } => Err(SessionError::Refused(text)),
             _ => Err(SessionError::Unexpected("a buffer was asked for")),
         }
     }
@@ -461,6 +489,14 @@ impl Session {
         // The daemon has made sure that closing these descriptors blocks no process.
         let fds = received.fds.into_iter().map(passing::Foreign::into_owned).collect();
         Ok((codec::decode(&bytes[..received.bytes])?, fds))
+    }
+}
+
+/// An answer that is not a refusal.
+fn accepted((reply, fds): (Reply, Vec<OwnedFd>)) -> Result<(Reply, Vec<OwnedFd>), SessionError> {
+    match reply {
+        Reply::Error { text } => Err(SessionError::Refused(text)),
+        reply => Ok((reply, fds)),
     }
 }
 

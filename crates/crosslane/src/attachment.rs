@@ -2,16 +2,13 @@
 
 use crate::error::Error;
 use crate::wait::{Waiter, has_one_processor};
+use core::mem::ManuallyDrop;
+use crosslane_client::End;
+use crosslane_client::link::attached::{self, Attached, Linked};
 use crosslane_client::offload::Offload;
-use crosslane_client::segments::Next;
-use crosslane_client::session::{Grant, Session, SessionError};
-use crosslane_client::{BufferError, Daemon, End, ResumeError};
-use crosslane_shm::FarBuffer;
-use crosslane_shm::buffer::Located;
-use crosslane_shm::status_page::StatusPage;
-use crosslane_shm::wake::Waker;
+use crosslane_client::session::{self, ANSWER_TIMEOUT, Session, SessionError};
+use crosslane_wire::HostId;
 use crosslane_wire::local::{Reply, Request};
-use crosslane_wire::{BufferId, CircuitId, HostId, PROTOCOL_VERSION, WaiterId};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -22,10 +19,9 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 /// A session. It is never freed: its streams refer to it until the process ends.
 #[derive(Debug)]
 pub(crate) struct Attachment {
-    link: Mutex<Link>,
+    link: Mutex<Attached>,
     /// The session's socket, polled for its end.
     socket: OwnedFd,
-    status_page: StatusPage,
     host: HostId,
     addresses: Vec<IpAddr>,
     subnets: Vec<(IpAddr, u8)>,
@@ -35,32 +31,20 @@ pub(crate) struct Attachment {
     offload: OnceLock<Option<&'static Offload>>,
 }
 
-#[derive(Debug)]
-struct Link {
-    session: Session,
-    /// Answers that the caller stopped waiting for, and that have not come yet.
-    owed: u32,
-}
-
 impl Attachment {
     /// Opens a session with the daemon whose control socket is `path`.
     pub(crate) fn open(path: &Path) -> Result<&'static Self, Error> {
         let session = Session::connect(path)?;
-        let hello = Request::Hello { version: PROTOCOL_VERSION, program: program(), ticket: 0 };
-        let (reply, fds) = session.request(&hello, &[])?;
-        let (host, addresses, subnets, spin_ns) = match reply {
-            Reply::Welcome { host, addresses, subnets, spin_ns, .. } => (host, addresses, subnets, spin_ns),
-            Reply::Error { text } => return Err(SessionError::Refused(text).into()),
-            _ => return Err(SessionError::Unexpected("a welcome was due").into()),
+        let (welcome, fds) = session.hello_again(&program(), 0)?;
+        let Reply::Welcome { host, addresses, subnets, spin_ns, .. } = welcome else {
+            return Err(SessionError::Unexpected("a welcome was due").into());
         };
-        // The daemon sends it in any case; if it is missing, this process had no free descriptor for it.
-        let status_page = fds.first().ok_or(SessionError::NoDescriptors)?;
-        let status_page = StatusPage::map(status_page).ok_or(SessionError::Unexpected("no status page"))?;
+        let status_page = session::status_page(&fds)?;
         let socket = session.socket().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
         let spin_ns = if has_one_processor() { 0 } else { spin_ns };
-        let (link, idle) = (Mutex::new(Link { session, owed: 0 }), Mutex::new(Vec::new()));
-        let offload = OnceLock::new();
-        let attachment = Self { link, socket, status_page, host, addresses, subnets, spin_ns, idle, offload };
+        let attached = Attached::new(ManuallyDrop::new(session), status_page);
+        let (link, idle, offload) = (Mutex::new(attached), Mutex::new(Vec::new()), OnceLock::new());
+        let attachment = Self { link, socket, host, addresses, subnets, spin_ns, idle, offload };
         Ok(Box::leak(Box::new(attachment)))
     }
 
@@ -95,65 +79,23 @@ impl Attachment {
         socket: BorrowedFd<'_>,
         remote: SocketAddr,
     ) -> Result<End, Error> {
-        self.begin(self.granted(request, socket, remote)?)
-    }
-
-    fn granted(&self, request: &Request, socket: BorrowedFd<'_>, remote: SocketAddr) -> Result<Grant, Error> {
-        match self.ask(|session| session.circuit(request, socket)) {
-            Ok(answer) => answer.map_err(|why| Error::Plain { remote, why }),
-            Err(error) => {
-                // The far side must not wait for an end that no process holds.
-                if let Error::Session(SessionError::NoRoom { circuit, token }) = error {
-                    self.tell(&Request::Close { circuit, token, abort: true });
-                }
-                Err(error)
-            }
-        }
-    }
-
-    fn begin(&'static self, grant: Grant) -> Result<End, Error> {
-        let (circuit, token) = (grant.circuit, grant.token);
-        let begun = match self.status_page.word(grant.status) {
-            Some(status) => {
-                End::prepare(&grant);
-                let begun = End::begin(grant, status, self);
-                begun.map_err(|failure| Error::Violated(failure.to_string()))
-            }
-            None => Err(SessionError::Unexpected("status word").into()),
-        };
-        if begun.is_err() {
-            self.tell(&Request::Close { circuit, token, abort: true });
-        }
-        begun
+        let granted = self.link().circuit(request, socket, ANSWER_TIMEOUT, true, |_, _| None);
+        let granted = self.told(granted)?.map_err(|why| Error::Plain { remote, why })?;
+        let begun = attached::begin(granted, self, self.spin_ns, Some);
+        begun.map_err(|failure| Error::Violated(failure.to_string()))?.ok_or(Error::Closed)
     }
 
     /// Runs `work`, which sends one request to the daemon and reads its answer.
     pub(crate) fn ask<T>(&self, work: impl FnOnce(&Session) -> Result<T, SessionError>) -> Result<T, Error> {
-        self.request(work).map_err(|error| match error {
+        let answer = self.link().ask(true, work);
+        self.told(answer)
+    }
+
+    fn told<T>(&self, answer: Result<T, SessionError>) -> Result<T, Error> {
+        answer.map_err(|error| match error {
             SessionError::Lost(_) if self.is_over() => Error::DaemonGone,
             error => error.into(),
         })
-    }
-
-    fn request<T>(&self, work: impl FnOnce(&Session) -> Result<T, SessionError>) -> Result<T, SessionError> {
-        let mut link = self.link();
-        link.session.tell_given_back();
-        while link.owed > 0 {
-            link.session.late_answer(true)?;
-            link.owed -= 1;
-        }
-        let outcome = work(&link.session);
-        if matches!(outcome, Err(SessionError::Late)) {
-            link.owed += 1;
-        }
-        outcome
-    }
-
-    /// Sends a message without answer to the daemon. If the daemon is gone, the message is not needed.
-    pub(crate) fn tell(&self, request: &Request) {
-        let link = self.link();
-        link.session.tell_given_back();
-        let _ = link.session.tell(request);
     }
 
     /// Takes a wake event that is registered with the daemon.
@@ -183,7 +125,7 @@ impl Attachment {
 
     /// The event that the engine wakes at the end of transfers for which no thread waits; `None` if there is no engine.
     pub(crate) fn engine_completions(&self) -> Option<BorrowedFd<'static>> {
-        self.offload().map(Offload::completions)
+        self.engine().map(Offload::completions)
     }
 
     /// Longest spin, ns; 0 on a machine with one processor.
@@ -191,7 +133,7 @@ impl Attachment {
         self.spin_ns
     }
 
-    fn link(&self) -> MutexGuard<'_, Link> {
+    fn link(&self) -> MutexGuard<'_, Attached> {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -200,55 +142,28 @@ impl Attachment {
     }
 }
 
-impl Daemon for Attachment {
-    fn next(&self, circuit: CircuitId, token: u64, generation: u32) -> Result<Next, ResumeError> {
-        let answer = self.request(|session| session.resume(circuit, token, generation));
-        answer.ok().flatten().ok_or(ResumeError::Never)
+impl Linked for Attachment {
+    fn ask<T>(&self, work: impl Fn(&Session) -> Result<T, SessionError>) -> Option<T> {
+        self.link().ask(true, work).ok()
     }
 
-    fn wake(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> bool {
-        self.link().session.tell(&Request::Wake { circuit, token, waiter }).is_ok()
+    /// If the daemon is gone, the message is not needed.
+    fn tell(&self, request: &Request) -> bool {
+        let link = self.link();
+        link.session().tell_given_back();
+        link.session().tell(request).is_ok()
     }
 
-    fn waker(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> Option<Waker> {
-        self.request(|session| session.waker(circuit, token, waiter)).ok().flatten()
-    }
-
-    fn broken_off(&self, circuit: CircuitId, token: u64, why: &str) {
-        self.tell(&Request::Violated { circuit, token, text: why.to_owned() });
-    }
-
-    fn grow(&self, circuit: CircuitId, token: u64, generation: u32) {
-        self.tell(&Request::Grow { circuit, token, generation });
-    }
-
-    fn export_buffer(&self, circuit: CircuitId, token: u64, located: &Located) -> Result<(), BufferError> {
-        self.request(|session| session.export_buffer(circuit, token, located)).map_err(|_| BufferError::Never)
-    }
-
-    fn far_buffer(&self, circuit: CircuitId, token: u64, buffer: BufferId) -> Result<FarBuffer, BufferError> {
-        let answer = self.request(|session| session.far_buffer(circuit, token, buffer));
-        answer.ok().flatten().ok_or(BufferError::Never)
-    }
-
-    fn offload(&self) -> Option<&'static Offload> {
+    fn engine(&self) -> Option<&'static Offload> {
         let attach = || {
             let keep = |fd| {
                 let kept: &'static OwnedFd = Box::leak(Box::new(fd));
                 kept.as_fd()
             };
-            let attached = self.request(|session| Offload::attach(session, keep)).ok()?;
+            let attached = Linked::ask(self, |session| Offload::attach(session, keep))?;
             Some(&*Box::leak(Box::new(attached)))
         };
         *self.offload.get_or_init(attach)
-    }
-
-    fn register_buffer(&self, located: &Located) -> u32 {
-        self.request(|session| session.register_buffer(located)).unwrap_or(0)
-    }
-
-    fn register_rings(&self, circuit: CircuitId, token: u64, generation: u32) -> u32 {
-        self.request(|session| session.register_rings(circuit, token, generation)).unwrap_or(0)
     }
 }
 

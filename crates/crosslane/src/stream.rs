@@ -28,6 +28,7 @@ pub use crosslane_client::end::chosen::Statistics;
 use crate::attachment::Attachment;
 use crate::wait::{Limit, Patience, most_spinners, tid, time_left};
 use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::link::Linked;
 use crosslane_client::link::wakers::{self, StreamWakers};
 use crosslane_client::link::{Advance, Receive, Send, Spinner, WaitFor};
 use crosslane_client::offload::Allowed;
@@ -42,7 +43,6 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::sockopt;
-use rustix::time::{ClockId, clock_gettime};
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -66,10 +66,6 @@ pub struct Stream {
 
 impl Stream {
     pub(crate) fn new(attachment: &'static Attachment, end: End, carrier: OwnedFd) -> Self {
-        let shared = end.shared();
-        shared.sending.budget.reset(attachment.spin_ns());
-        shared.receiving.budget.reset(attachment.spin_ns());
-        shared.status.born.store(now_ms(), Relaxed);
         let (receive_limit, send_limit) = (Limit::none(), Limit::none());
         let (wakers, posts) = (StreamWakers::default(), Posts::default());
         Self { attachment, end, carrier, wakers, receive_limit, send_limit, posts }
@@ -197,7 +193,7 @@ impl Stream {
     /// As [`Self::try_send`], for an operation that is continued; sends posted buffers first.
     pub(crate) fn advance_send(&self, send: &mut Send<'_>) -> Result<Advance, Error> {
         if !self.posts.is_empty() {
-            self.advance_posts()?;
+            self.advance_posts(false)?;
             if !self.posts.is_empty() {
                 return Ok(Advance::Pending(WaitFor::Room));
             }
@@ -404,10 +400,4 @@ impl Drop for Stream {
         let (circuit, token) = (self.end.circuit(), self.end.token());
         self.attachment.tell(&Request::Close { circuit, token, abort: false });
     }
-}
-
-/// Milliseconds of the monotonic clock, in steps of the kernel's tick.
-fn now_ms() -> u64 {
-    let now = clock_gettime(ClockId::MonotonicCoarse);
-    u64::try_from(now.tv_sec * 1000 + now.tv_nsec / 1_000_000).unwrap_or(0)
 }

@@ -94,10 +94,9 @@ impl Offload {
         keep: impl Fn(OwnedFd) -> BorrowedFd<'static>,
     ) -> Result<Self, SessionError> {
         let (queue, fd) = SubmissionQueue::create()?;
-        let (reply, fds) = session.request(&Request::Offload, &[fd.as_fd()])?;
+        let (reply, fds) = session.ask(&Request::Offload, &[fd.as_fd()])?;
         let (words, guard, nonce, threads, least) = match reply {
             Reply::Offload { words, guard, nonce, threads, least } => (words, guard, nonce, threads, least),
-            Reply::Error { text } => return Err(SessionError::Refused(text)),
             _ => return Err(SessionError::Unexpected("an offload was asked for")),
         };
         let Ok([out, into, completions, lease]) = <[OwnedFd; 4]>::try_from(fds) else {

@@ -5,6 +5,7 @@ use crate::attachment::Attachment;
 use crate::error::Error;
 use crate::stream::Stream;
 use crate::wait::time_left;
+use crosslane_client::link::Linked;
 use crosslane_wire::local::{Plain, Request};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};

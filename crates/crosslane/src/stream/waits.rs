@@ -1,10 +1,11 @@
 //! Waits of one stream: for its rings, and for events of the kernel's connection and of the daemon.
 
-use super::{Stream, now_ms};
+use super::Stream;
 use crate::error::Error;
 use crate::wait::{Patience, Waiter, most_spinners, tid, time_left};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::apart;
+use crosslane_client::link::clock::now_ms;
 use crosslane_client::link::{Sleeper, WaitFor, kernel, wait};
 use crosslane_client::session::SessionError;
 use crosslane_shm::carrier;

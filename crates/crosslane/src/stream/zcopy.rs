@@ -7,17 +7,16 @@ use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::Failure;
 use crosslane_client::buffers::{Buffer, Landing, OpenBuffer, locate_bytes};
-use crosslane_client::end::zcopy::announce::{Announcement, Attempt, Behind, Stand};
+use crosslane_client::end::zcopy::announce::{Announcement, Behind};
 use crosslane_client::end::zcopy::offer::REQUEST_MAX;
 use crosslane_client::link::WaitFor;
+use crosslane_client::link::announced::STALL;
 use crosslane_stream::zcopy::PIPELINE;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// How long a far program may fetch nothing, with room in the ring, before posted bytes are sent through the ring.
-const STALL: Duration = Duration::from_millis(5);
 /// Bytes that the far program should still have to fetch when it wakes the sender: about as many as it fetches in the
 /// time of the wake-up. If less is posted, half of that.
 const AHEAD: usize = 2 << 20;
@@ -83,16 +82,16 @@ impl Stream {
         let mut patience = self.send_limit.patience();
         self.await_posts(PIPELINE - 1, &mut patience)?;
         let mut queues = self.posts.lock();
-        let announced = match queues.open.back() {
-            Some(Post { announced: None, .. }) => None,
+        let (sent, announced) = match queues.open.back() {
+            Some(Post { announced: None, .. }) => (0, None),
             Some(Post { announced, .. }) => self.announce(&buffer[..len], announced.as_ref())?,
             None => self.announce(&buffer[..len], None)?,
         };
-        queues.open.push_back(Post { buffer, len, sent: 0, announced });
+        queues.open.push_back(Post { buffer, len, sent, announced });
         self.posts.open.store(queues.open.len(), Relaxed);
         drop(queues);
         if announced.is_none() {
-            self.advance_posts()?;
+            self.advance_posts(false)?;
         }
         Ok(())
     }
@@ -116,7 +115,7 @@ impl Stream {
     /// # Errors
     /// The stream is over.
     pub fn try_reclaim(&self) -> Result<Option<Buffer>, Error> {
-        self.advance_posts()?;
+        self.advance_posts(false)?;
         Ok(self.posts.lock().done.pop_front())
     }
 
@@ -130,12 +129,12 @@ impl Stream {
 
     /// Waits until at most `most` posted buffers are left to send.
     pub(super) fn await_posts(&self, most: usize, patience: &mut Patience) -> Result<(), Error> {
-        let mut left = usize::MAX;
+        let (mut left, mut stalled) = (usize::MAX, false);
         loop {
             if self.posts.is_empty() {
                 return Ok(());
             }
-            self.advance_posts()?;
+            self.advance_posts(stalled)?;
             let now = self.posts.lock().open.len();
             if now <= most {
                 return Ok(());
@@ -144,74 +143,36 @@ impl Stream {
                 left = now;
                 patience.moved();
             }
-            let (until, stalled) = (patience.end(), Instant::now() + STALL);
-            let deadline = until.map_or(stalled, |until| until.min(stalled));
+            let (until, soon) = (patience.end(), Instant::now() + STALL);
+            let deadline = until.map_or(soon, |until| until.min(soon));
             self.wait(self.posted(), Some(deadline))?;
-            if Instant::now() < deadline {
-                continue;
-            }
-            if until.is_some_and(|until| Instant::now() >= until) {
+            stalled = Instant::now() >= deadline;
+            if stalled && until.is_some_and(|until| Instant::now() >= until) {
                 return Err(Error::TimedOut { remote: self.peer(), after: patience.limit(), done: 0 });
             }
-            self.withdraw_stalled()?;
         }
     }
 
-    /// Withdraws announcements that the far program does not fetch.
-    fn withdraw_stalled(&self) -> Result<(), Error> {
-        let mut queues = self.posts.lock();
-        let Some(front) = queues.open.front_mut() else { return Ok(()) };
-        let Some(mut announced) = front.announced else { return Ok(()) };
-        let before = announced.fetched();
-        match self.end.stand(tid(), &mut announced) {
-            Ok(Stand::Open(fetched)) if fetched == before => {
-                front.sent += self.checked(self.end.withdraw(tid(), &announced))?;
-                front.announced = None;
-            }
-            // The progress is noted; whether the announcement is over is checked next time.
-            Ok(Stand::Open(_)) => front.announced = Some(announced),
-            Ok(Stand::Over(count)) => {
-                front.sent += count;
-                front.announced = None;
-            }
-            Ok(Stand::Unwanted) => {}
-            Err(failure) => return Err(self.failed(failure)),
-        }
-        Ok(())
+    /// Announces `bytes`, if that can be; returns how many of them are sent already.
+    fn announce(
+        &self,
+        bytes: &[u8],
+        last: Option<&Announcement>,
+    ) -> Result<(usize, Option<Announcement>), Error> {
+        let Some(place) = locate_bytes(bytes) else { return Ok((0, None)) };
+        let (behind, wake) = (Behind::Others(last), |waiter| self.wake(waiter));
+        let begun = Announcement::begin(&self.end, tid(), bytes, &place, behind, wake);
+        Ok(self.checked(begun)?.map_or_else(|count| (count, None), |open| (0, Some(open))))
     }
 
-    fn announce(&self, bytes: &[u8], last: Option<&Announcement>) -> Result<Option<Announcement>, Error> {
-        let Some(place) = locate_bytes(bytes) else { return Ok(None) };
-        if self.end.export_buffer(&place).is_err() {
-            return Ok(None);
-        }
-        let place = (place.id, place.offset);
-        match self.end.announce(tid(), bytes, place, Behind::Others(last)) {
-            Ok(Attempt::Open(announced, wake)) => {
-                self.wake(wake);
-                Ok(Some(announced))
-            }
-            Ok(Attempt::Over(_, wake)) => {
-                // The stream moved at once: the queue of posts notes how many bytes count.
-                self.wake(wake);
-                Ok(None)
-            }
-            Ok(Attempt::Ring) => Ok(None),
-            Err(failure) => Err(self.failed(failure)),
-        }
-    }
-
-    /// Checks the oldest announcements, and sends through the ring what is not fetched.
-    pub(super) fn advance_posts(&self) -> Result<(), Error> {
+    /// Checks the oldest announcements, and sends through the ring what is not fetched. `stalled`: the oldest was waited for.
+    pub(super) fn advance_posts(&self, mut stalled: bool) -> Result<(), Error> {
         let mut queues = self.posts.lock();
         while let Some(front) = queues.open.front_mut() {
             if let Some(announced) = &mut front.announced {
-                let tid = tid();
-                let count = match self.checked(self.end.stand(tid, announced))? {
-                    Stand::Open(_) => return Ok(()),
-                    Stand::Over(count) => count,
-                    Stand::Unwanted => self.checked(self.end.withdraw(tid, announced))?,
-                };
+                let stalled = core::mem::take(&mut stalled);
+                let over = self.checked(announced.try_advance(&self.end, tid(), stalled))?;
+                let Some(count) = over else { return Ok(()) };
                 front.sent += count;
                 front.announced = None;
             }

@@ -17,7 +17,7 @@ use crate::daemon::daemon_link::DAEMON;
 use crate::daemon::process::{self, ConnectError};
 use crate::daemon::{namespace, pending_accepts, rules, watch};
 use crate::descriptors::table::{self, Entry, Held, Kind};
-use crate::kernel::{address, clock, real, sockopt, thread};
+use crate::kernel::{address, real, sockopt, thread};
 use crate::socket::handshake::{self, Lifted};
 use crate::socket::short_lived_peers::{self, Advice};
 use crate::socket::{end_of_life, listener, own_calls, port};
@@ -25,8 +25,9 @@ use crate::waiting::{epoll, wait};
 use core::ffi::c_int;
 use core::net::SocketAddr;
 use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::End;
+use crosslane_client::link::attached::{self, Granted};
 use crosslane_client::session::ANSWER_TIMEOUT;
-use crosslane_client::{End, Grant};
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::{Plain, Request, Use};
 use std::time::Duration;
@@ -132,8 +133,8 @@ pub fn accepted(fd: c_int, unannounced: Plain) {
     }
     let losses = watch::losses();
     match process::circuit(&Request::Accept, fd, ANSWER_TIMEOUT) {
-        Ok((grant, status)) => {
-            let Some(held) = begin(grant, status) else { return sockopt::reset(fd) };
+        Ok(granted) => {
+            let Some(held) = begin(granted) else { return sockopt::reset(fd) };
             if held.was_attached() {
                 become_stream(fd, &held, losses);
             } else {
@@ -264,7 +265,7 @@ fn granted(fd: c_int, remote: SocketAddr) -> Result<u32, Plain> {
     let nonblocking = sockopt::status_flags(fd) & libc::O_NONBLOCK != 0;
     let patience = if nonblocking { CONNECT_TIMEOUT } else { ANSWER_TIMEOUT };
     let begun = match process::circuit(&Request::Connect { remote }, fd, patience) {
-        Ok((grant, status)) => begin(grant, status).ok_or(Plain::NoSlot),
+        Ok(granted) => begin(granted).ok_or(Plain::NoSlot),
         Err(ConnectError::Plain(why)) => Err(why),
         Err(ConnectError::Silent) => Err(Plain::System),
     };
@@ -280,24 +281,10 @@ fn granted(fd: c_int, remote: SocketAddr) -> Result<u32, Plain> {
     }
 }
 
-/// Begins the stream; gives the circuit back on failure.
-fn begin(grant: Grant, status: &'static core::sync::atomic::AtomicU32) -> Option<Held> {
-    let (circuit, token) = (grant.circuit, grant.token);
-    let begun = try_begin(grant, status);
-    if begun.is_none() {
-        process::tell(&Request::Close { circuit, token, abort: true });
-    }
-    begun
-}
-
-fn try_begin(grant: Grant, status: &'static core::sync::atomic::AtomicU32) -> Option<Held> {
-    End::prepare(&grant);
-    let end = End::begin(grant, status, &DAEMON).ok()?;
-    end.shared().status.born.store(clock::now_ms(), Relaxed);
-    end.shared().sending.budget.reset(process::spin_ns());
-    end.shared().receiving.budget.reset(process::spin_ns());
-    let index = table::place(end)?;
-    table::at(index)
+/// The circuit is given back if this fails.
+fn begin(granted: Granted) -> Option<Held> {
+    let keep = |end| table::at(table::place(end)?);
+    attached::begin(granted, &DAEMON, process::spin_ns(), keep).ok()?
 }
 
 fn become_stream(fd: c_int, held: &Held, losses: u32) {

@@ -31,7 +31,7 @@ fn attach() {
         return;
     }
     let keep = |descriptor| fd::borrow(internal_fds::hide(descriptor));
-    let attached = process::with_session(|session, _| {
+    let attached = process::with_session(|session| {
         // Of several threads, one consents: the session is locked.
         if SESSION.load(Acquire) == process::sessions().wrapping_add(1) {
             return Ok(());

@@ -12,7 +12,7 @@ static ANNOUNCED: Published<AtomicU32> = Published::new();
 
 /// This session has a listener: from now on its status page counts announced connections.
 pub fn listens() {
-    let word = process::with_session(|_, link| Ok(link.status_page.word(STATUS_ANNOUNCED))).flatten();
+    let word = process::on_session(|link| Ok(link.status_page().word(STATUS_ANNOUNCED))).flatten();
     if word.is_some() {
         ANNOUNCED.set(word);
     }
@@ -26,10 +26,10 @@ pub fn is_announced() -> bool {
 
 /// Whether the session's socket is still connected; costs one system call.
 fn daemon_lives() -> bool {
-    process::on_session(|session, _| {
+    process::on_session(|link| {
         let mut byte = [0];
         let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
-        match rustix::net::recv(session.socket(), &mut byte[..], flags) {
+        match rustix::net::recv(link.session().socket(), &mut byte[..], flags) {
             Ok((0, _)) => Err(Errno::CONNRESET.into()),
             _ => Ok(()),
         }

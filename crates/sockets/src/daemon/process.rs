@@ -10,18 +10,17 @@ use crate::descriptors::{internal_fds, table};
 use crate::kernel::published::Published;
 use crate::kernel::said::say;
 use crate::kernel::{fd, program, thread};
-use core::cell::Cell;
 use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crosslane_client::SessionError;
-use crosslane_client::session::Session;
+use crosslane_client::link::Attached;
+use crosslane_client::session::{self, Session};
+use crosslane_shm::account;
 use crosslane_shm::lock::{Guard, Locked};
 use crosslane_shm::status_page::StatusPage;
-use crosslane_shm::{MapError, account};
-use crosslane_wire::PROTOCOL_VERSION;
 use crosslane_wire::local::{HOLD_MAX, Reply, Request, Rule};
 use rustix::event::Timespec;
-use rustix::fd::RawFd;
+use rustix::fd::{AsRawFd, RawFd};
 use rustix::io::Errno;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -34,14 +33,8 @@ const RETRY_SOON: Duration = Duration::from_millis(50);
 const NO_DAEMON_MAX: Duration = Duration::from_secs(30);
 
 /// A session with the daemon, and what came with it.
-pub struct Link {
-    socket: RawFd,
-    /// The daemon's words on circuits.
-    pub status_page: StatusPage,
-    /// Answers that were not waited for and have not come yet.
-    owed: Cell<u32>,
-    /// Such an answer did not come within [`crosslane_client::session::ANSWER_TIMEOUT`]: none is waited for until the daemon runs again.
-    hangs: Cell<bool>,
+struct Link {
+    attached: Attached,
     /// What this session shows to go on by another connection.
     ticket: u64,
     /// The life of the daemon.
@@ -165,7 +158,7 @@ fn forget_parents_link(state: &mut State) {
     state.former = daemon.map(|daemon| Former { own: None, daemon, since: Instant::now() });
     state.tried = None;
     state.unheard = false;
-    link.map(|link| link.socket).into_iter().chain(state.retired.take()).for_each(internal_fds::close);
+    link.map(|link| link.socket()).into_iter().chain(state.retired.take()).for_each(internal_fds::close);
 }
 
 /// Before a sleep: a session whose connection has ended is to go on by another one, since it may be what wakes us.
@@ -183,22 +176,18 @@ pub fn is_reentered() -> bool {
 
 /// Makes sure that there is a session. `false`: there is no daemon, everything is plain TCP.
 pub fn connected() -> bool {
-    on_session(|_, _| Ok(())).is_some()
+    on_session(|_| Ok(())).is_some()
 }
 
 /// Does `work`, which asks for one answer, with the session, connecting first if need be. `None` if there is no daemon,
 /// it does not answer in time, or it refused.
-pub fn with_session<T>(work: impl FnOnce(&Session, &Link) -> Result<T, SessionError>) -> Option<T> {
-    on_session(|session, link| {
-        session.tell_given_back();
-        link.take_late_answers(session, !link.hangs.get())?;
-        work(session, link)
-    })
+pub fn with_session<T>(work: impl FnOnce(&Session) -> Result<T, SessionError>) -> Option<T> {
+    on_session(|link| link.ask(!link.hangs(), work))
 }
 
 /// As [`with_session`], for what a stream cannot do without: if the connection ends meanwhile it is asked for again by the next
 /// one, and waited for as long as streams go on without one.
-pub fn with_any_session<T>(work: impl Fn(&Session, &Link) -> Result<T, SessionError>) -> Option<T> {
+pub fn with_any_session<T>(work: impl Fn(&Session) -> Result<T, SessionError>) -> Option<T> {
     loop {
         let before = RESUMPTIONS.load(Ordering::Relaxed);
         let value = with_session(&work);
@@ -213,7 +202,7 @@ pub fn with_any_session<T>(work: impl Fn(&Session, &Link) -> Result<T, SessionEr
 }
 
 /// As [`with_session`], but what is late is not waited for; for messages without answers.
-pub fn on_session<T>(work: impl FnOnce(&Session, &Link) -> Result<T, SessionError>) -> Option<T> {
+pub fn on_session<T>(work: impl FnOnce(&Attached) -> Result<T, SessionError>) -> Option<T> {
     if program::sandboxed() {
         return None;
     }
@@ -231,61 +220,30 @@ fn with_state<T>(work: impl FnOnce(&mut State) -> T) -> Option<T> {
     Some(value)
 }
 
-fn by_link<T>(state: &mut State, work: impl FnOnce(&Session, &Link) -> Result<T, SessionError>) -> Option<T> {
+fn by_link<T>(state: &mut State, work: impl FnOnce(&Attached) -> Result<T, SessionError>) -> Option<T> {
     if state.link.is_none() {
         connect(state);
     }
-    let link = state.link.as_ref()?;
-    match work(&session_of(link), link) {
-        Ok(value) => Some(value),
-        Err(SessionError::Late) => {
-            link.owed.set(link.owed.get() + 1);
-            None
-        }
-        Err(
-            SessionError::Refused(_)
-            | SessionError::Map(_)
-            | SessionError::NoRoom { .. }
-            | SessionError::NoDescriptors,
-        ) => None,
-        // Its queue is full: it does not run.
-        Err(SessionError::Lost(Errno::AGAIN)) => None,
-        Err(_) => {
-            drop_link(state);
-            None
-        }
+    let outcome = work(&state.link.as_ref()?.attached);
+    if outcome.as_ref().is_err_and(SessionError::ends_connection) {
+        drop_link(state);
     }
-}
-
-/// The session by this link, which has the descriptor and keeps it open.
-fn session_of(link: &Link) -> ManuallyDrop<Session> {
-    ManuallyDrop::new(Session::from_socket(ManuallyDrop::into_inner(internal_fds::lend(link.socket))))
+    outcome.ok()
 }
 
 impl Link {
-    /// Takes the answers that were not waited for, if they have come by now.
-    fn take_late_answers(&self, session: &Session, wait: bool) -> Result<(), SessionError> {
-        while self.owed.get() > 0 {
-            match session.late_answer(wait) {
-                Ok(()) => self.owed.set(self.owed.get() - 1),
-                Err(SessionError::Late) => {
-                    self.hangs.set(self.hangs.get() || wait);
-                    return Err(SessionError::Lost(Errno::AGAIN));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        self.hangs.set(false);
-        Ok(())
+    /// The session's socket, one of our own descriptors.
+    fn socket(&self) -> RawFd {
+        self.attached.session().socket().as_raw_fd()
     }
 }
 
 /// The connection has ended: the session goes on by another one at once, if the daemon is there.
 fn drop_link(state: &mut State) {
     if let Some(link) = state.link.take() {
-        let _ = rustix::net::shutdown(fd::borrow(link.socket), rustix::net::Shutdown::Both);
-        state.retired.replace(link.socket).into_iter().for_each(internal_fds::close);
-        let own = Some((link.ticket, link.status_page));
+        let _ = rustix::net::shutdown(link.attached.session().socket(), rustix::net::Shutdown::Both);
+        state.retired.replace(link.socket()).into_iter().for_each(internal_fds::close);
+        let own = Some((link.ticket, link.attached.status_page()));
         state.former = Some(Former { own, daemon: link.daemon, since: Instant::now() });
         state.tried = None;
         watch::forget();
@@ -347,7 +305,7 @@ pub fn tell(request: &Request) -> bool {
         return rustix::io::write(fd::borrow(watched.fd), &bytes).is_ok();
     }
     let before = RESUMPTIONS.load(Ordering::Relaxed);
-    let told = || on_session(|session, _| session.tell(request)).is_some();
+    let told = || on_session(|link| link.session().tell(request)).is_some();
     told() || RESUMPTIONS.load(Ordering::Relaxed) != before && told()
 }
 
@@ -358,7 +316,7 @@ pub fn tell_given_back() {
     }
     STATE.try_with(thread::tid(), |state| {
         if let Some(link) = &state.link {
-            session_of(link).tell_given_back();
+            link.attached.session().tell_given_back();
         }
     });
 }
@@ -384,7 +342,7 @@ fn connect(state: &mut State) {
                 SESSIONS.fetch_add(1, Ordering::Relaxed);
                 hold_streams(&link);
             }
-            watch::begin(link.socket);
+            watch::begin(link.socket());
             LOST.store(false, Ordering::Relaxed);
             state.link = Some(link);
         }
@@ -396,7 +354,7 @@ fn connect(state: &mut State) {
                 LOST.store(false, Ordering::Relaxed);
                 over();
             }
-            if is_crowded(&error) {
+            if error.is_crowded() {
                 // There is a daemon, and may be room at the next call: what it must know of cannot wait.
                 state.tried = None;
             }
@@ -408,18 +366,12 @@ fn connect(state: &mut State) {
     }
 }
 
-/// Whether this process is at its limit of descriptors.
-fn is_crowded(error: &SessionError) -> bool {
-    matches!(error, SessionError::NoDescriptors | SessionError::Map(MapError::System(Errno::MFILE)))
-}
-
 /// The streams that this process has by a `fork`: from now on they are ends of its own session as well, and its sleepers
 /// are woken when their circuits move.
 fn hold_streams(link: &Link) {
     let ends: Vec<_> = table::streams().iter().map(|end| (end.circuit(), end.token())).collect();
-    let session = session_of(link);
     for ends in ends.chunks(HOLD_MAX) {
-        let _ = session.tell(&Request::Hold { ends: ends.to_vec() });
+        let _ = link.attached.session().tell(&Request::Hold { ends: ends.to_vec() });
     }
 }
 
@@ -427,38 +379,24 @@ fn hold_streams(link: &Link) {
 /// former one that goes on.
 fn open(former: Option<(u64, StatusPage)>) -> Result<(Link, bool), SessionError> {
     let session = Session::connect(namespace::daemon_path())?;
-    let (program, ticket) =
-        (crate::kernel::program::name().to_owned(), former.map_or(0, |(ticket, _)| ticket));
-    let hello = Request::Hello { version: PROTOCOL_VERSION, program, ticket };
-    let (reply, fds) = session.request(&hello, &[])?;
-    match reply {
-        Reply::Welcome { daemon, ticket, resumed, rules, spin_ns, namespace, .. } => {
-            let is_elsewhere = namespace::is_elsewhere(&session, namespace);
-            if is_elsewhere && former.is_none() && namespace::find_ours(namespace::daemon_path(), &session) {
-                return open(None);
-            }
-            let status_page = match former {
-                Some((_, status_page)) if resumed => Some(status_page),
-                _ => fds.first().and_then(StatusPage::map),
-            };
-            // The daemon sends it in any case: the kernel found no number for it.
-            let missing = if fds.is_empty() {
-                SessionError::NoDescriptors
-            } else {
-                SessionError::Unexpected("no status page")
-            };
-            let status_page = status_page.ok_or(missing)?;
-            let processors = std::thread::available_parallelism().map_or(1, core::num::NonZero::get);
-            let spinners = u32::try_from(processors / 2).unwrap_or(u32::MAX);
-            let spin_ns = if processors == 1 { 0 } else { spin_ns };
-            let welcome = Welcome { rules, spin_ns, spinners, is_elsewhere };
-            WELCOME.set(Some(Box::leak(Box::new(welcome))));
-            let socket = internal_fds::hide(session.into_socket());
-            let link =
-                Link { socket, status_page, owed: Cell::new(0), hangs: Cell::new(false), ticket, daemon };
-            Ok((link, resumed))
-        }
-        Reply::Error { text } => Err(SessionError::Refused(text)),
-        _ => Err(SessionError::Unexpected("a welcome was due")),
+    let ticket = former.map_or(0, |(ticket, _)| ticket);
+    let (welcome, fds) = session.hello_again(program::name(), ticket)?;
+    let Reply::Welcome { daemon, ticket, resumed, rules, spin_ns, namespace, .. } = welcome else {
+        return Err(SessionError::Unexpected("a welcome was due"));
+    };
+    let is_elsewhere = namespace::is_elsewhere(&session, namespace);
+    if is_elsewhere && former.is_none() && namespace::find_ours(namespace::daemon_path(), &session) {
+        return open(None);
     }
+    let status_page = match former {
+        Some((_, status_page)) if resumed => status_page,
+        _ => session::status_page(&fds)?,
+    };
+    let processors = std::thread::available_parallelism().map_or(1, core::num::NonZero::get);
+    let spinners = u32::try_from(processors / 2).unwrap_or(u32::MAX);
+    let spin_ns = if processors == 1 { 0 } else { spin_ns };
+    WELCOME.set(Some(Box::leak(Box::new(Welcome { rules, spin_ns, spinners, is_elsewhere }))));
+    let socket = internal_fds::lend(internal_fds::hide(session.into_socket()));
+    let session = ManuallyDrop::new(Session::from_socket(ManuallyDrop::into_inner(socket)));
+    Ok((Link { attached: Attached::new(session, status_page), ticket, daemon }, resumed))
 }

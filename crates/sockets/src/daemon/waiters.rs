@@ -5,6 +5,7 @@ use crate::descriptors::internal_fds;
 use crate::descriptors::table::Held;
 use crate::kernel::{fd, program, thread};
 use core::sync::atomic::{AtomicUsize, Ordering};
+use crosslane_client::Session;
 use crosslane_client::link::wakers::{self, Wakers, Waking};
 use crosslane_shm::lock::{Guard, Locked};
 use crosslane_shm::wake::{self, Waker};
@@ -85,7 +86,7 @@ impl Waiter {
         if program::sandboxed() {
             return None;
         }
-        let (id, event) = process::with_session(|session, _| session.waiter())?;
+        let (id, event) = process::with_session(Session::waiter)?;
         let word = event.word();
         let (socket, address) = event.into_parts();
         let waiter = Self { id, fd: internal_fds::hide(socket), session: process::sessions() };

@@ -9,7 +9,7 @@ use crosslane_wire::local::Request;
 
 /// Tells the daemon of a listener.
 pub fn register(fd: c_int) {
-    let registered = process::with_session(|session, _| session.listen(fd::borrow(fd)));
+    let registered = process::with_session(|session| session.listen(fd::borrow(fd)));
     if registered.is_some() {
         pending_accepts::listens();
         table::enter(fd, Kind::Listener, process::sessions());

@@ -13,17 +13,14 @@ use core::cell::Cell;
 use core::ffi::c_int;
 use crosslane_client::Failure;
 use crosslane_client::buffers::{Located, locate_bytes};
-use crosslane_client::end::zcopy::announce::{Announcement, Attempt, Behind, Stand};
+use crosslane_client::end::zcopy::announce::{Announcement, Behind};
+use crosslane_client::link::announced::STALL;
 use crosslane_shm::account::{self, Function};
 use crosslane_shm::lock::take_busy;
 use crosslane_stream::Transfer;
 use crosslane_stream::chooser::{self, Chooser};
 use crosslane_wire::Reach;
-use std::time::{Duration, Instant};
-
-/// How long a reader may fetch nothing before the announcement is cancelled and the sender goes on through the ring,
-/// which has room for a while.
-const STALL: Duration = Duration::from_millis(5);
+use std::time::Instant;
 
 /// Bytes below which no send is announced.
 const LEAST: usize = 8192;
@@ -118,25 +115,14 @@ pub fn send(
     buffer: &Located,
     deadline: Option<Instant>,
 ) -> Result<Sent, Failure> {
-    if end.export_buffer(buffer).is_err() {
-        return Ok(Sent::Bytes(0));
+    let wake = |waiter| waiters::wake(end, waiter);
+    match Announcement::begin(end, thread::tid(), bytes, buffer, Behind::Nothing, wake)? {
+        Ok(mut open) => await_fetch(fd, end, &mut open, deadline),
+        Err(count) => Ok(match take_busy().map(|busy| wait::went_by(busy, deadline)) {
+            Some(Err(errno)) => Sent::Ended(count, errno),
+            _ => Sent::Bytes(count),
+        }),
     }
-    let place = (buffer.id, buffer.offset);
-    let (mut open, wake) = match end.announce(thread::tid(), bytes, place, Behind::Nothing)? {
-        Attempt::Ring => {
-            return Ok(match take_busy().map(|busy| wait::went_by(busy, deadline)) {
-                Some(Err(errno)) => Sent::Ended(0, errno),
-                _ => Sent::Bytes(0),
-            });
-        }
-        Attempt::Over(count, wake) => {
-            waiters::wake(end, wake);
-            return Ok(Sent::Bytes(count));
-        }
-        Attempt::Open(open, wake) => (open, wake),
-    };
-    waiters::wake(end, wake);
-    await_fetch(fd, end, &mut open, deadline)
 }
 
 fn await_fetch(
@@ -146,21 +132,16 @@ fn await_fetch(
     deadline: Option<Instant>,
 ) -> Result<Sent, Failure> {
     let _span = account::sending(Function::WaitSpace);
-    let (mut before, mut stalled) = (0, false);
+    let mut stalled = false;
     loop {
-        let now = Instant::now();
-        match end.stand(thread::tid(), open)? {
-            Stand::Over(count) => return Ok(Sent::Bytes(count)),
-            Stand::Open(fetched) => {
-                let late = deadline.is_some_and(|deadline| now >= deadline);
-                if stalled && (late || fetched == before) {
-                    return end.withdraw(thread::tid(), open).map(Sent::Bytes);
-                }
-                before = fetched;
-            }
-            Stand::Unwanted => return end.withdraw(thread::tid(), open).map(Sent::Bytes),
+        if stalled && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return end.withdraw(thread::tid(), open).map(Sent::Bytes);
         }
-        let until = deadline.map_or(now + STALL, |deadline| deadline.min(now + STALL));
+        if let Some(count) = open.try_advance(end, thread::tid(), stalled)? {
+            return Ok(Sent::Bytes(count));
+        }
+        let soon = Instant::now() + STALL;
+        let until = deadline.map_or(soon, |deadline| deadline.min(soon));
         let waited = match take_busy() {
             Some(busy) => wait::went_by(busy, deadline),
             None => wait::wait(fd, end, WaitFor::Answer(*open), Some(until)),

@@ -3,13 +3,11 @@
 use super::{LOST, RESUMPTIONS, RETRY_SOON, STATE, look_at_connection, on_session};
 use crate::daemon::fd_exhausted;
 use crate::kernel::{fd, thread};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::Ordering;
+use crosslane_client::link::attached::Granted;
 use crosslane_client::session::ANSWER_TIMEOUT;
-use crosslane_client::{Grant, SessionError};
-use crosslane_shm::MapError;
 use crosslane_wire::local::{Plain, Request};
 use rustix::fd::RawFd;
-use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
 /// Why there is no circuit.
@@ -23,11 +21,7 @@ pub enum ConnectError {
 
 /// Asks for a circuit for `socket`; for `patience` at most, and always less than [`ANSWER_TIMEOUT`] for each answer. If the
 /// connection ends meanwhile, the answer is asked for again by the next one.
-pub fn circuit(
-    request: &Request,
-    socket: RawFd,
-    patience: Duration,
-) -> Result<(Grant, &'static AtomicU32), ConnectError> {
+pub fn circuit(request: &Request, socket: RawFd, patience: Duration) -> Result<Granted, ConnectError> {
     let until = Instant::now() + patience;
     let mut seen = RESUMPTIONS.load(Ordering::Relaxed);
     let mut outcome = try_circuit(request, socket, patience);
@@ -51,38 +45,16 @@ pub fn circuit(
     outcome
 }
 
-fn try_circuit(
-    request: &Request,
-    socket: RawFd,
-    patience: Duration,
-) -> Result<(Grant, &'static AtomicU32), ConnectError> {
+fn try_circuit(request: &Request, socket: RawFd, patience: Duration) -> Result<Granted, ConnectError> {
     let socket = fd::borrow(socket);
-    let answer = on_session(|session, link| {
-        link.take_late_answers(session, !link.hangs.get() && patience >= ANSWER_TIMEOUT)?;
-        let answer = match session.circuit_within(request, socket, patience) {
-            Err(SessionError::NoRoom { circuit, token }) => {
-                match fd_exhausted::ask(session, &Request::Adopt, socket) {
-                    Ok(Ok(grant)) => Ok(grant),
-                    failed => {
-                        // An end that was to be adopted has other holders.
-                        if *request != Request::Adopt {
-                            session.tell(&Request::Close { circuit, token, abort: true })?;
-                        }
-                        return Err(failed.err().unwrap_or(SessionError::NoRoom { circuit, token }));
-                    }
-                }
-            }
-            Err(SessionError::Map(MapError::System(Errno::MFILE))) => {
-                fd_exhausted::ask(session, request, socket)?
-            }
-            answer => answer?,
-        };
-        Ok(answer.map(|grant| (link.status_page.word(grant.status), grant)))
+    let granted = on_session(|link| {
+        let waits = !link.hangs() && patience >= ANSWER_TIMEOUT;
+        link.circuit(request, socket, patience, waits, |session, request| {
+            Some(fd_exhausted::ask(session, request, socket))
+        })
     });
-    match answer {
-        Some(Ok((Some(status), grant))) => Ok((grant, status)),
-        Some(Err(why)) => Err(ConnectError::Plain(why)),
-        Some(Ok((None, _))) => Err(ConnectError::Silent),
+    match granted {
+        Some(granted) => granted.map_err(ConnectError::Plain),
         None if is_absent() => Err(ConnectError::Plain(Plain::System)),
         None => Err(ConnectError::Silent),
     }
