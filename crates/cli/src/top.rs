@@ -14,7 +14,7 @@ use std::io::{IsTerminal, Write, stdout};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Shows rates until told to stop.
+/// Shows rates until a signal ends it.
 ///
 /// # Errors
 /// The daemon is gone.

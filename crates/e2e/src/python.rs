@@ -21,7 +21,7 @@ pub enum Script {
     /// A memcached client: `ADDRESS PORT`.
     Memcached,
     /// Connections that last: `server ADDRESS PORT`, `client ADDRESS PORT CONNECTIONS`: one echo on each, `ready`,
-    /// idle until told by a line to end.
+    /// idle until a line ends them.
     Idle,
     /// Many connections at once: `server ADDRESS PORT`, `client ADDRESS PORT CONNECTIONS`: `ready`, `heirs`, `last`, each
     /// behind a SIGUSR1 but the first, and the end behind another.

@@ -30,7 +30,7 @@ pub struct Results {
 /// Runs tests (`sdp_bw`, `sdp_lat`, `tcp_bw`), a second each.
 ///
 /// # Errors
-/// It fails, or tells nothing that can be read.
+/// It fails, or prints nothing that can be parsed.
 pub fn client(rig: &Rig, host: &str, qperf: &Path, to: &str, port: u16, tests: &[&str]) -> Result<Results> {
     let mut command = rig.command(host, qperf)?;
     // Numbers in plain units, all digits.

@@ -72,7 +72,7 @@ pub(crate) fn start_keeper(folder: &Folder, order: &Order) -> Result<(Child, Sta
     match state {
         Some(state) => Ok((keeper, state)),
         None => {
-            // End of file on its standard input tells it to clean up.
+            // End of file on its standard input makes it clean up.
             drop(keeper.stdin.take());
             keeper.wait().map_err(LabError::io("wait for the keeper"))?;
             let said = if word.trim().is_empty() { log_end(&folder.file("keeper.log")) } else { word };

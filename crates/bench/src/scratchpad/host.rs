@@ -145,7 +145,7 @@ impl Host {
         Ok(())
     }
 
-    /// Takes transfers until told to stop: those for this host go to `take`, where they lie, the others go on.
+    /// Takes transfers until `stop`: those for this host go to `take`, where they lie, the others go on.
     pub fn serve(
         &mut self,
         wake: Wake,
@@ -216,7 +216,7 @@ impl Host {
         self.left.ring_peer_doorbell(FREE);
     }
 
-    /// Waits until the right neighbour's buffer is free; `false` if told to stop before.
+    /// Waits until the right neighbour's buffer is free; `false` if stopped before.
     fn await_buffer(&mut self, wake: Wake, stop: &AtomicBool) -> Result<bool> {
         let begin = Instant::now();
         loop {

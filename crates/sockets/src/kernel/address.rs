@@ -91,13 +91,13 @@ pub unsafe fn without_sdp(
 
 /// The socket's own address.
 pub fn local(fd: c_int) -> Option<SocketAddr> {
-    // SAFETY: `getsockname` with a buffer of the length that is told.
+    // SAFETY: `getsockname` with a buffer of the given length.
     get(|address, len| unsafe { crate::kernel::real::getsockname(fd, address, len) })
 }
 
 /// The address that the socket is connected to.
 pub fn remote(fd: c_int) -> Option<SocketAddr> {
-    // SAFETY: `getpeername` with a buffer of the length that is told.
+    // SAFETY: `getpeername` with a buffer of the given length.
     get(|address, len| unsafe { crate::kernel::real::getpeername(fd, address, len) })
 }
 

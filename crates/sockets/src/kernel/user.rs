@@ -137,7 +137,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The value at `at`; `len` says how much room there is, and is told how much is used.
+    /// The value at `at`; `len` points to the length of the room, and gets the length used.
     ///
     /// # Safety
     /// What is there of both is the program's to be written, until its call returns.

@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_long, c_void};
 use crosslane_shm::guarded;
 use libc::{SIG_DFL, SIG_IGN, SIGBUS, siginfo_t, ucontext_t};
 
-/// `si_code` of a `SIGBUS` that tells of broken memory which nobody has touched.
+/// `si_code` of a `SIGBUS` that reports broken memory which nobody has touched.
 const BUS_MCEERR_AO: c_int = 5;
 /// `si_code` of a `SIGSEGV` that the kernel sends for no address; it comes again only if an instruction did it.
 const SI_KERNEL: c_int = 0x80;

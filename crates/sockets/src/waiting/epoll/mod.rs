@@ -69,7 +69,7 @@ pub fn shut(held: &Held) {
     });
 }
 
-/// A send on the stream found no room: threads that sleep in a set that wants to know of room must ask for a wake.
+/// A send on the stream found no room: threads that sleep in a set with an interest in room must ask for a wake.
 #[inline]
 pub fn blocked(held: &Held) {
     if sleepers::any_sleeper() {
@@ -92,14 +92,14 @@ pub fn closed(fd: c_int) {
     }
 }
 
-/// Before `fork`: nobody is in the middle of a change of a set, as far as that can be had in a short time.
+/// Before `fork`: waits a bounded time until no thread is in the middle of a change of a set.
 pub fn before_fork() -> Vec<Guard<'static>> {
     let mut guards = registry::before_fork();
     guards.extend(candidate::before_fork());
     guards
 }
 
-/// We are in the child of a `fork`: it has a copy of the interests, and makes wake events of its own.
+/// In the child of a `fork`: it has a copy of the interests, and makes its own wake events.
 pub fn forked_child() {
     registry::forked_child();
     candidate::forked_child();
@@ -112,7 +112,7 @@ pub fn duplicated(old: c_int, new: c_int) {
     }
 }
 
-/// Whether the set holds streams, so that the kernel alone cannot answer for it. For those who poll the set's descriptor.
+/// Whether the set holds streams, so that the kernel alone cannot answer for it. For callers that poll the set's descriptor.
 #[inline]
 pub fn is_shadowed(epfd: c_int) -> bool {
     registry::of(epfd).is_some_and(|set| {
@@ -121,7 +121,7 @@ pub fn is_shadowed(epfd: c_int) -> bool {
     })
 }
 
-/// Looks whether a stream in the set is ready, without taking edges, and asks the others for wakes. For those who
+/// Looks whether a stream in the set is ready, without taking edges, and asks the others for wakes. For callers that
 /// poll the set's descriptor.
 pub fn prepare(epfd: c_int) -> Prepared {
     let Some(set) = registry::of(epfd) else { return Prepared::NOTHING };
@@ -129,7 +129,7 @@ pub fn prepare(epfd: c_int) -> Prepared {
     if set.is_shadowed() { set.prepare(epfd) } else { Prepared::NOTHING }
 }
 
-/// A wait whose events have no place: the kernel says so as soon as there is one.
+/// A wait whose array is not there: the kernel reports that as soon as there is an event.
 pub fn nowhere(epfd: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
     show(epfd);
     kernel()

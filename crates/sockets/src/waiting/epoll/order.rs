@@ -1,8 +1,8 @@
-//! Streams of a set in the order in which they became ready, as the kernel tells descriptors.
+//! Streams of a set in the order in which they became ready, as the kernel reports descriptors.
 //!
-//! Programs rely on it: who writes to one connection and then to another expects a server with one thread to see them
-//! in that order. The far sides stamp their records for it. A look passes the streams one by one, and so may miss one
-//! that became ready before another that it finds: it looks back for such ones.
+//! Programs rely on it: a client that writes to one connection and then to another expects a server with one thread to
+//! see them in that order. The far sides stamp their records for it. A look passes the streams one by one, so it may
+//! miss one that became ready before another that it finds: it looks back for such ones.
 
 use super::events::Events;
 use super::interest::Interest;
@@ -23,7 +23,7 @@ struct Found {
 #[derive(Default)]
 pub struct Order {
     found: Vec<Found>,
-    /// Places that an earlier look of the same call has told of.
+    /// Places that an earlier look of the same call has reported.
     reported: Vec<usize>,
 }
 
@@ -47,7 +47,7 @@ impl Order {
         self.reported.extend(self.found.drain(..).map(|found| found.place));
     }
 
-    /// Whether an earlier look of this call has told of the stream at this place.
+    /// Whether an earlier look of this call has reported the stream at this place.
     #[inline]
     pub fn is_reported(&self, place: usize) -> bool {
         !self.reported.is_empty() && self.reported.contains(&place)
@@ -76,7 +76,7 @@ impl Order {
         Some(Newest { now, rank })
     }
 
-    /// Tells the program: the oldest first, those without a stamp before all others.
+    /// Reports to the program: the oldest first, those without a stamp before all others.
     pub fn report(&mut self, events: &mut Events) {
         if self.found.len() > 1 {
             let now = clock::now();

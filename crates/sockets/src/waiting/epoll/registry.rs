@@ -1,4 +1,4 @@
-//! The sets of this process: which descriptor is which set, and what `fork` and `close` mean for them.
+//! The sets of this process: which descriptor is which set, and the effects of `fork` and `close` on them.
 
 use super::candidate;
 use super::interest::tid;
@@ -144,8 +144,8 @@ impl Drop for Call {
     }
 }
 
-/// Before `fork`: takes all locks. A thread that holds one may wait for the daemon: that is not waited for longer than
-/// [`FORK_PATIENCE`].
+/// Before `fork`: takes all locks. A thread that holds one may wait for the daemon: it is given [`FORK_PATIENCE`] at
+/// most.
 pub fn before_fork() -> Vec<Guard<'static>> {
     let start = Instant::now();
     loop {

@@ -12,7 +12,7 @@ impl State {
         self.look_round(events, tid);
     }
 
-    /// Behind a [`scan`](Self::scan) in the same call, when the kernel had news of streams: those that it has not found.
+    /// Runs after a [`scan`](Self::scan) of the same call, when the kernel had news of streams: finds those that it has missed.
     pub fn scan_rest(&mut self, events: &mut Events, tid: u32) {
         self.order.go_on();
         self.look_round(events, tid);
@@ -43,7 +43,7 @@ impl State {
         }
     }
 
-    /// Takes what became ready before others that were found, but after it was looked at.
+    /// Takes streams that became ready before others that were found, but after they were looked at.
     fn look_back(&mut self, room: usize, tid: u32) {
         let Some(newest) = self.order.newest() else { return };
         let mut known = 0;
@@ -64,7 +64,7 @@ impl State {
         }
     }
 
-    /// Takes what is to be told of the interest at this place. `stamp` is 0 if nothing was there a moment ago.
+    /// Takes the events to report of the interest at this place. `stamp` is 0 if nothing was there a moment ago.
     #[inline]
     fn take(&mut self, place: usize, stamp: u32, tid: u32) -> bool {
         let (inner, waiter, several) = (self.inner(), self.waiter_id(), self.several());

@@ -30,7 +30,7 @@ pub struct Set {
     pub(super) calls: AtomicU32,
     /// Raised when its place is given to another set.
     pub(super) generation: AtomicU32,
-    /// Somebody may sleep on the set in the kernel without knowing of streams in it, or polls its descriptor.
+    /// A thread may sleep on the set in the kernel without knowing of streams in it, or polls its descriptor.
     looked: AtomicBool,
 }
 
@@ -55,7 +55,7 @@ impl Prepared {
 pub struct State {
     /// Descriptors of the set.
     pub(super) names: Vec<c_int>,
-    /// The set's place, if its last descriptor was closed under calls that go on; one of our own stands for it.
+    /// The set's place, if its last descriptor was closed during calls; one of ours stands in for it.
     pub(super) left: Option<u32>,
     pub(super) places: Vec<Option<Interest>>,
     pub(super) idle: Vec<usize>,
@@ -68,9 +68,9 @@ pub struct State {
     pub(super) wakeup_set: Option<WakeupSet>,
     /// A wake came since wakes were last asked for.
     pub(super) rung: bool,
-    /// Until when the requests for wakes, and what they are not answered for, may be under way.
+    /// Until when requests for wakes, and the reasons for which they get no answer, may be under way.
     pub requests: Armed<Instant>,
-    /// Where the next look begins, so that nobody starves.
+    /// Where the next look begins, so that no stream starves.
     pub(super) next: usize,
     /// The stream that was last found ready.
     pub(super) last: usize,
@@ -102,7 +102,7 @@ impl Set {
         self.shadowed.load(Ordering::Acquire) > 0
     }
 
-    /// Somebody is about to look at the set in the kernel only, if it [is not shadowed](Self::is_shadowed) behind this.
+    /// A thread is about to look at the set in the kernel only, if it [is not shadowed](Self::is_shadowed) afterwards.
     #[inline]
     pub fn looks(&self) {
         if !self.looked.load(Ordering::Relaxed) {
@@ -111,24 +111,24 @@ impl Set {
         fence(Ordering::SeqCst);
     }
 
-    /// Whether somebody may have looked since this was asked last. What they should see was counted before.
+    /// Whether a thread may have looked since the last call. What it should see was counted before.
     pub fn take_look(&self) -> bool {
         fence(Ordering::SeqCst);
         self.take_locked_look()
     }
 
-    /// The same with the lock held, for a set that was shadowed before: who looks at such a one takes the lock behind
-    /// [`Self::looks`], so no fence is needed.
+    /// The same with the lock held, for a set that was shadowed before: a thread that looks at such a set takes the
+    /// lock behind [`Self::looks`], so no fence is needed.
     pub fn take_locked_look(&self) -> bool {
         self.looked.load(Ordering::Relaxed) && self.looked.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether somebody may look, so that a new interest must be known to the kernel at once.
+    /// Whether a thread may look, so that a new interest must be known to the kernel at once.
     pub fn is_looked_at(&self) -> bool {
         self.looked.load(Ordering::Relaxed)
     }
 
-    /// Does `work` on the state. `None` if a signal handler came in between this thread's own work on it.
+    /// Runs `work` on the state. `None` in a signal handler that interrupted this thread's own work on it.
     pub fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> Option<T> {
         self.state.with(tid(), work).ok()
     }
@@ -183,7 +183,7 @@ impl Set {
             let was_under_way = state.requests.is_under_way();
             let armed = state.arm() && nested.armed;
             if !was_under_way && state.requests.is_under_way() {
-                // Who asks here may be gone before that has landed.
+                // The caller may be gone before that has landed.
                 self.kick(state);
             }
             let next = state.requests.next_sleep(Instant::now).sooner(nested.next);
@@ -229,7 +229,7 @@ impl State {
         }
     }
 
-    /// A new interest of `fd`, which was at `place` if it was here before. Without a wakeup set the kernel hears of it when one is made.
+    /// Adds an interest of `fd`, which was at `place` if it was here before. Without a wakeup set the kernel learns of it when one is made.
     pub fn insert(
         &mut self,
         place: Option<usize>,
@@ -270,7 +270,7 @@ impl State {
         enlisted
     }
 
-    /// A stream came to this place: as soon as there are two, it counts which of them is ready first.
+    /// A stream was added at this place: as soon as there are two, their order counts.
     fn want_order(&self, place: usize) {
         if self.several() {
             let first = self
@@ -334,7 +334,7 @@ impl State {
         self.prepare_nested(MAX_DEPTH)
     }
 
-    /// What the kernel is asked of a stream may have changed. Whether the stream is in this set.
+    /// The events to ask the kernel for may have changed. Returns whether the stream is in this set.
     pub fn refresh(&mut self, stream: u32) -> bool {
         let inner = self.inner();
         let mut any = false;
@@ -345,7 +345,7 @@ impl State {
         any
     }
 
-    /// The program shut a side of the stream, which the kernel counts as an edge. Whether the stream is in this set.
+    /// The program shut a side of the stream, which the kernel counts as an edge. Returns whether the stream is in this set.
     pub fn shut(&mut self, stream: u32) -> bool {
         let mut any = false;
         for interest in self.places.iter_mut().flatten().filter(|interest| interest.stream() == stream) {
@@ -374,8 +374,8 @@ impl State {
         }
     }
 
-    /// Another descriptor keeps the stream open: the interest of `fd` stays, though it cannot be named until that number is a
-    /// copy of the stream again, unless the program has taken it out.
+    /// Another descriptor keeps the stream open: the interest of `fd` stays, though it cannot be named until that
+    /// number is a copy of the stream again. One that the program has taken out goes.
     fn survive(&mut self, fd: c_int, stream: u32) {
         let inner = self.inner();
         if let Some(place) = self.by_fd.remove(&fd) {
@@ -398,7 +398,7 @@ impl State {
         }
     }
 
-    /// Whether the inner set knows nothing of it any more.
+    /// Returns whether the inner set has no trace of it any more.
     fn drop_place(&mut self, place: usize) -> bool {
         let (inner, waiter, mut clean) = (self.inner(), self.waiter_id(), true);
         self.unnamed.retain(|unnamed| unnamed.1 != place);
@@ -410,7 +410,7 @@ impl State {
             self.places.clear();
             self.idle.clear();
             if self.nested.is_empty() {
-                // Nobody looks here any more who would: what was told of streams must not keep the set readable.
+                // No thread looks here any more: old events of streams must not keep the set readable.
                 self.take_events();
             }
         }

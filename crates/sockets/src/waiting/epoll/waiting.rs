@@ -305,9 +305,8 @@ fn doze(inner: c_int, timeout: Option<Duration>) {
     let _ = rustix::event::poll(&mut fds, timeout.as_ref());
 }
 
-/// What the kernel has ready now, as far as there is room for at most `room` more. A set that asks again lives long enough for
-/// a wakeup set, by which the kernel tells of carrier sockets, too.
-/// Whether it had news of streams.
+/// Gets the kernel's ready events, at most `room` more. A set that asks again lives long enough for a wakeup set, by
+/// which the kernel reports carrier sockets, too. Returns whether it had news of streams.
 fn ask_kernel(state: &mut State, call: Call, events: &mut Events, room: usize) -> Result<bool, c_int> {
     if state.asked.replace(Moment::now()).is_some() && state.wakeup_set.is_none() {
         let _ = state.make_wakeup_set(call.epfd);

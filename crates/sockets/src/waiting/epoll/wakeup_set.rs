@@ -26,7 +26,7 @@ pub struct WakeupSet {
 }
 
 impl WakeupSet {
-    /// Has the daemon's session among what wakes. One that is over was told once, and stays silent.
+    /// Adds the daemon's session to what wakes. The end of a session is reported once.
     pub(super) fn watch_daemon(&mut self) {
         let present = watch::present();
         if let Some(daemon) = present.filter(|_| present != self.daemon) {

@@ -1,4 +1,4 @@
-//! The wakeup set of a program's set: when it is made, what it tells, which wakes it asks for.
+//! The wakeup set of a program's set: when it is made, what it reports, which wakes it asks for.
 
 use super::events;
 use super::interest::Interest;

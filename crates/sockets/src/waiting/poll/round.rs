@@ -424,7 +424,7 @@ fn kernel_is_due() -> bool {
 /// Splits a stream's `events`: what to ask the kernel for, and which bits the rings answer.
 fn share(fd: c_int, end: &Held, events: c_short) -> (c_short, c_short) {
     if !wait::is_connected(fd, end) {
-        // That it is made the kernel tells by room only, whatever is wanted.
+        // The kernel reports a completed connection by room only, whatever is wanted.
         return (if events & RECEIVING != 0 { events | POLLOUT } else { events }, 0);
     }
     let (mut ask, mut rings) = (events & POLLPRI, ALWAYS);
