@@ -14,11 +14,10 @@ const MAX_OWN: usize = 1024;
 /// Moves a descriptor up and out of the program's sight. The program may close it no more; we may, by [`close`].
 pub fn hide(fd: OwnedFd) -> RawFd {
     let moved = rustix::io::fcntl_dupfd_cloexec(&fd, base());
-    let hidden = match moved {
-        Ok(high) => high.into_raw_fd(),
-        Err(_) => return keep(fd),
-    };
-    enter(hidden)
+    let fd = moved.unwrap_or(fd).into_raw_fd();
+    table::enter(fd, Kind::Own, 0);
+    let _ = ALL.iter().any(|word| word.compare_exchange(-1, fd, Relaxed, Relaxed).is_ok());
+    fd
 }
 
 /// Closes one of our own descriptors.
@@ -47,16 +46,6 @@ pub fn all() -> Vec<RawFd> {
     let mut all: Vec<_> = ALL.iter().map(|word| word.load(Relaxed)).filter(|&fd| fd >= 0).collect();
     all.sort_unstable();
     all
-}
-
-fn enter(fd: RawFd) -> RawFd {
-    table::enter(fd, Kind::Own, 0);
-    let _ = ALL.iter().any(|word| word.compare_exchange(-1, fd, Relaxed, Relaxed).is_ok());
-    fd
-}
-
-fn keep(fd: OwnedFd) -> RawFd {
-    enter(fd.into_raw_fd())
 }
 
 /// Highest number that ours start from: the kernel keeps and, at each `fork`, copies a table up to the highest one.

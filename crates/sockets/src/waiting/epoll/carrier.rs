@@ -65,16 +65,6 @@ impl Interest {
         }
     }
 
-    /// The next look tells of whatever it is ready for, as after a change of the interest.
-    pub fn freshen(&mut self) {
-        self.fresh = true;
-    }
-
-    /// Something about the stream changed that is not seen in its rings.
-    pub fn refresh(&mut self, inner: RawFd) {
-        self.ask_kernel(inner);
-    }
-
     /// The inner set has news of the carrier socket.
     pub fn news(&mut self, bits: u32) {
         if self.is_connecting() {
@@ -144,12 +134,7 @@ impl Interest {
     }
 
     fn control(&self, inner: RawFd, operation: c_int) -> Result<(), c_int> {
-        match operation {
-            libc::EPOLL_CTL_DEL => polling::remove(inner, self.carrier),
-            _ => {
-                let event = epoll_event { events: self.asked, u64: self.key };
-                polling::control(inner, operation, self.carrier, event)
-            }
-        }
+        let event = epoll_event { events: self.asked, u64: self.key };
+        polling::control(inner, operation, self.carrier, event)
     }
 }
