@@ -227,8 +227,8 @@ fn outcome(count: isize, wanted: usize) -> Result<(), RemoteError> {
     }
 }
 
-#[cfg(test)]
 #[cfg(not(miri))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Load, Store, mem::new_segment};
