@@ -181,18 +181,13 @@ impl Circuits {
     }
 
     fn handle_event(&mut self, channel: ChannelId, event: channel::Event) {
-        if let channel::Event::Freed(gone) = event {
-            let owner = self.owners.remove(&channel);
-            let output = Output::Freed { channel, port: gone.port, epoch: gone.epoch };
-            self.outputs.push_back(output);
-            match owner {
-                Some(Owner::End(circuit)) => self.channel_gone(circuit, channel),
-                Some(Owner::Transit(transit, side)) => self.transit_event(transit, side, event),
-                None => {}
-            }
-            return;
-        }
-        match self.owners.get(&channel).copied() {
+        let owner = if let channel::Event::Freed(gone) = event {
+            self.outputs.push_back(Output::Freed { channel, port: gone.port, epoch: gone.epoch });
+            self.owners.remove(&channel)
+        } else {
+            self.owners.get(&channel).copied()
+        };
+        match owner {
             Some(Owner::End(circuit)) => self.end_event(circuit, channel, event),
             Some(Owner::Transit(transit, side)) => self.transit_event(transit, side, event),
             None => {}
@@ -221,7 +216,7 @@ impl Circuits {
             channel::Event::FarClosed(Closing::Lost) => self.lose(circuit, Death::Cable),
             channel::Event::FarClosed(how) => self.far_close(circuit, how == Closing::Abort),
             channel::Event::Lost => self.lose(circuit, Death::Cable),
-            channel::Event::Freed(_) => {}
+            channel::Event::Freed(_) => self.channel_gone(circuit),
         }
     }
 

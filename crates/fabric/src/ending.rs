@@ -106,11 +106,9 @@ impl Circuits {
         }
     }
 
-    /// A channel of the end is gone.
-    pub(crate) fn channel_gone(&mut self, circuit: CircuitId, channel: ChannelId) {
-        let Some(end) = self.ends.get_mut(&circuit).filter(|end| end.channel() == Some(channel)) else {
-            return;
-        };
+    /// The channel of the end is gone.
+    pub(crate) fn channel_gone(&mut self, circuit: CircuitId) {
+        let Some(end) = self.ends.get_mut(&circuit) else { return };
         end.take_channel();
         if matches!(end.state, State::Closing(_)) && end.moving.is_none() {
             self.remove(circuit);

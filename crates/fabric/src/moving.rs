@@ -53,35 +53,33 @@ impl Circuits {
 
     /// Whether traffic other than streams with `neighbour` itself passes through the cable at `port`.
     pub fn is_passed_through(&self, port: PortId, neighbour: HostId) -> bool {
-        self.owners.iter().any(|(channel, owner)| self.passes(*channel, *owner, port, neighbour))
+        self.passing(port, neighbour).next().is_some()
     }
 
     /// The neighbour at `port` does not forward any more, although the cable is up: circuits through it are lost. Streams
     /// with the neighbour itself need no daemon, and go on.
     pub fn handle_silence(&mut self, port: PortId, neighbour: HostId) {
-        let through: Vec<(ChannelId, Owner)> = self
-            .owners
-            .iter()
-            .filter(|(channel, owner)| self.passes(**channel, **owner, port, neighbour))
-            .map(|(channel, owner)| (*channel, *owner))
-            .collect();
-        for (_, owner) in through {
+        for owner in self.passing(port, neighbour).collect::<Vec<_>>() {
             match owner {
                 Owner::End(circuit) => self.lose(circuit, Death::Cable),
-                Owner::Transit(transit, _) => self.lose_transit(transit),
+                Owner::Transit(transit, _) => self.break_transit(transit, Closing::Lost),
             }
         }
     }
 
-    fn passes(&self, channel: ChannelId, owner: Owner, port: PortId, neighbour: HostId) -> bool {
-        self.channels.get(channel).is_some_and(|found| found.port == port)
-            && match owner {
-                Owner::End(circuit) => self
-                    .ends
-                    .get(&circuit)
-                    .is_some_and(|end| end.channel() == Some(channel) && end.far_host() != neighbour),
-                Owner::Transit(..) => true,
-            }
+    fn passing(&self, port: PortId, neighbour: HostId) -> impl Iterator<Item = Owner> {
+        let on_port = self
+            .owners
+            .iter()
+            .filter(move |(channel, _)| self.channels.get(**channel).is_some_and(|found| found.port == port));
+        let passes = move |(channel, owner): &(&ChannelId, &Owner)| match owner {
+            Owner::End(circuit) => self
+                .ends
+                .get(circuit)
+                .is_some_and(|end| end.channel() == Some(**channel) && end.far_host() != neighbour),
+            Owner::Transit(..) => true,
+        };
+        on_port.filter(passes).map(|(_, owner)| *owner)
     }
 
     /// The far side's daemon seeks another circuit for a stream. On success the caller calls [`Circuits::answer`].

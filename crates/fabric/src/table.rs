@@ -19,7 +19,7 @@ pub enum Owner {
 }
 
 /// Limits of the state machine.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
     /// Most ends that each other host may have here before a program accepts them.
     pub pending: usize,
@@ -55,7 +55,7 @@ pub struct Transit {
 }
 
 /// All circuits of this host.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Circuits {
     pub(crate) limits: Limits,
     pub(crate) now: Duration,
@@ -77,21 +77,7 @@ pub struct Circuits {
 impl Circuits {
     /// A table without circuits.
     pub fn new(limits: Limits) -> Self {
-        Self {
-            limits,
-            now: Duration::ZERO,
-            channels: Channels::default(),
-            owners: BTreeMap::new(),
-            ends: BTreeMap::new(),
-            transits: BTreeMap::new(),
-            by_stream: HashMap::new(),
-            outputs: VecDeque::new(),
-            looks: BTreeSet::new(),
-            last_transit: 0,
-            by_tuple: HashMap::new(),
-            last: 0,
-            pending: HashMap::new(),
-        }
+        Self { limits, ..Self::default() }
     }
 
     /// Frees memory for more than `ends` ends, or for more than there are.

@@ -55,9 +55,14 @@ impl Circuits {
         }
     }
 
-    /// Ends the circuit: aborted, since one of the two sides broke the protocol, or lost.
+    /// Ends the circuit: done with, aborted, since one of the two sides broke the protocol, or lost.
     pub fn break_transit(&mut self, transit: TransitId, how: Closing) {
-        self.stop(transit, how);
+        let Some(found) = self.transits.remove(&transit) else { return };
+        self.outputs.push_back(Output::Stop { transit });
+        for channel in found.channels {
+            self.owners.remove(&channel);
+            self.channels.close(channel, how);
+        }
     }
 
     /// The channel on one side of a circuit in transit.
@@ -83,28 +88,17 @@ impl Circuits {
                 self.channels.refuse(asked, why);
                 self.outputs.push_back(Output::Stop { transit });
             }
-            Event::FarClosed(Closing::Done) if found.draining[1 - side] => self.stop(transit, Closing::Done),
+            Event::FarClosed(Closing::Done) if found.draining[1 - side] => {
+                self.break_transit(transit, Closing::Done)
+            }
             Event::FarClosed(Closing::Done) => {
                 found.draining[side] = true;
                 self.outputs.push_back(Output::Drain { transit, side });
             }
-            Event::FarClosed(how) => self.stop(transit, how),
-            Event::Lost => self.stop(transit, Closing::Lost),
+            Event::FarClosed(how) => self.break_transit(transit, how),
+            Event::Lost => self.break_transit(transit, Closing::Lost),
             // The neighbour knew that the other side had closed, and has closed too.
-            Event::Freed(_) => self.stop(transit, Closing::Done),
-        }
-    }
-
-    pub(crate) fn lose_transit(&mut self, transit: TransitId) {
-        self.stop(transit, Closing::Lost);
-    }
-
-    fn stop(&mut self, transit: TransitId, how: Closing) {
-        let Some(found) = self.transits.remove(&transit) else { return };
-        self.outputs.push_back(Output::Stop { transit });
-        for channel in found.channels {
-            self.owners.remove(&channel);
-            self.channels.close(channel, how);
+            Event::Freed(_) => self.break_transit(transit, Closing::Done),
         }
     }
 }

@@ -73,7 +73,7 @@ fn prepare(entry: &Entry) -> Result<Command, LabError> {
 fn die_with_parent() -> Result<(), LabError> {
     use rustix::process::{Signal, getppid, set_parent_process_death_signal};
     let parent = getppid();
-    set_parent_process_death_signal(Some(Signal::TERM)).map_err(LabError::os("tie to the parent process"))?;
+    set_parent_process_death_signal(Some(Signal::TERM)).map_err(LabError::io("tie to the parent process"))?;
     if getppid() == parent { Ok(()) } else { Err(LabError::Options("the parent process is gone".to_owned())) }
 }
 

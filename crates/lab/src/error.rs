@@ -113,13 +113,8 @@ pub enum LabError {
 }
 
 impl LabError {
-    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> Self {
         let what = what.into();
-        move |source| Self::Io { what, source }
-    }
-
-    pub(crate) fn os(what: impl Into<String>) -> impl FnOnce(rustix::io::Errno) -> Self {
-        let what = what.into();
-        move |errno| Self::Io { what, source: errno.into() }
+        move |source| Self::Io { what, source: source.into() }
     }
 }

@@ -190,7 +190,7 @@ impl Keeper {
                 }
                 match poll(&mut fds, None) {
                     Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                    Err(errno) => return Err(LabError::os("poll")(errno)),
+                    Err(errno) => return Err(LabError::io("poll")(errno)),
                 }
                 let ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
                 (ready(0), ready(1), ready(2), ready(3))

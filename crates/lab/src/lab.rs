@@ -21,7 +21,6 @@ const BEGINNING: Duration = Duration::from_secs(60);
 /// A lab that is up. Goes down when dropped, unless it was [attached](Lab::attach) or [detached](Lab::detach).
 #[derive(Debug)]
 pub struct Lab {
-    name: String,
     pub(crate) folder: Folder,
     pub(crate) state: State,
     keeper: Option<Child>,
@@ -44,7 +43,7 @@ impl Lab {
             Ok(started) => started,
             Err(error) => return folder.remove().and(Err(error)),
         };
-        let lab = Self { name: options.name.clone(), folder, state, keeper: Some(keeper) };
+        let lab = Self { folder, state, keeper: Some(keeper) };
         lab.wait_links(options.patience)?;
         Ok(lab)
     }
@@ -57,9 +56,7 @@ impl Lab {
         let folder = Folder::new(base, name);
         folder.check()?;
         match folder.state() {
-            Some(state) if state.ready && folder.kept() => {
-                Ok(Self { name: name.to_owned(), folder, state, keeper: None })
-            }
+            Some(state) if state.ready && folder.kept() => Ok(Self { folder, state, keeper: None }),
             _ => Err(LabError::NotUp { name: name.to_owned(), folder: folder.path }),
         }
     }
@@ -141,11 +138,6 @@ impl Lab {
         let mut command = Command::new(&self.state.program);
         command.arg("enter").arg(&self.folder.path).args([host, accelerated, "free"]).arg(program);
         Ok(command)
-    }
-
-    /// Name of the lab.
-    pub fn name(&self) -> &str {
-        &self.name
     }
 
     /// Folder of the lab's files.

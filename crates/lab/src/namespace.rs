@@ -44,7 +44,7 @@ pub(crate) fn new_network() -> Result<OwnedFd, LabError> {
 /// Moves this process into the network namespace `network`.
 pub(crate) fn enter_network(network: BorrowedFd<'_>) -> Result<(), LabError> {
     move_into_link_name_space(network, Some(LinkNameSpaceType::Network))
-        .map_err(LabError::os("enter a network namespace"))
+        .map_err(LabError::io("enter a network namespace"))
 }
 
 /// Moves this process into the user namespace `user`, if it is not there already.
@@ -53,7 +53,7 @@ pub(crate) fn enter_user(user: BorrowedFd<'_>) -> Result<(), LabError> {
         return Ok(());
     }
     move_into_link_name_space(user, Some(LinkNameSpaceType::User))
-        .map_err(LabError::os("enter a user namespace"))
+        .map_err(LabError::io("enter a user namespace"))
 }
 
 /// Makes `/sys` show this process's network namespace, in a mount namespace of its own, as `ip netns exec` does: a
@@ -79,21 +79,21 @@ pub(crate) fn show_interfaces() {
 pub(crate) fn held_by(holder: Identity, number: i32) -> Result<OwnedFd, LabError> {
     let path = format!("/proc/{}/fd/{number}", holder.pid);
     let fd = open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(LabError::os(format!("open {path}")))?;
+        .map_err(LabError::io(format!("open {path}")))?;
     if !holder.alive() {
-        return Err(LabError::os(format!("open {path}"))(Errno::SRCH));
+        return Err(LabError::io(format!("open {path}"))(Errno::SRCH));
     }
     Ok(fd)
 }
 
 /// Inode of a namespace: its identity as long as somebody holds it.
 pub(crate) fn inode(namespace: impl AsFd) -> Result<u64, LabError> {
-    rustix::fs::fstat(namespace).map(|stat| stat.st_ino).map_err(LabError::os("look at a namespace"))
+    rustix::fs::fstat(namespace).map(|stat| stat.st_ino).map_err(LabError::io("look at a namespace"))
 }
 
 fn own(kind: &str) -> Result<OwnedFd, LabError> {
     let path = format!("/proc/self/ns/{kind}");
-    open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(LabError::os(format!("open {path}")))
+    open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(LabError::io(format!("open {path}")))
 }
 
 fn forbidden(what: &'static str) -> impl FnOnce(Errno) -> LabError {

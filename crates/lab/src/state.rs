@@ -135,8 +135,7 @@ impl State {
     /// Writes the state atomically: a reader finds the old or the new one.
     pub(crate) fn store(&self, path: &Path) -> Result<(), LabError> {
         let new = path.with_extension("new");
-        let text = serde_json::to_vec_pretty(self)
-            .map_err(|e| LabError::io("encode the lab's state")(std::io::Error::other(e)))?;
+        let text = serde_json::to_vec_pretty(self).map_err(LabError::io("encode the lab's state"))?;
         std::fs::write(&new, text)
             .and_then(|()| std::fs::rename(&new, path))
             .map_err(LabError::io(format!("write {}", path.display())))

@@ -15,11 +15,8 @@ macro_rules! hook {
 hook! {
     /// `malloc(3)`.
     fn malloc(size: size_t) -> *mut c_void {
-        match pool::alloc(size, 0) {
-            Some(block) => block.at,
-            // SAFETY: plain number.
-            None => unsafe { real::malloc(size) },
-        }
+        // SAFETY: plain number.
+        pool::alloc(size, 0).map_or_else(|| unsafe { real::malloc(size) }, |block| block.at)
     }
 
     /// `calloc(3)`.
@@ -78,38 +75,26 @@ hook! {
 
     /// `aligned_alloc(3)`.
     fn aligned_alloc(alignment: size_t, size: size_t) -> *mut c_void {
-        match aligned(alignment, size) {
-            Some(block) => block.at,
-            // SAFETY: plain numbers.
-            None => unsafe { real::aligned_alloc(alignment, size) },
-        }
+        // SAFETY: plain numbers.
+        aligned(alignment, size).map_or_else(|| unsafe { real::aligned_alloc(alignment, size) }, |block| block.at)
     }
 
     /// `memalign(3)`.
     fn memalign(alignment: size_t, size: size_t) -> *mut c_void {
-        match aligned(alignment, size) {
-            Some(block) => block.at,
-            // SAFETY: plain numbers.
-            None => unsafe { real::memalign(alignment, size) },
-        }
+        // SAFETY: plain numbers.
+        aligned(alignment, size).map_or_else(|| unsafe { real::memalign(alignment, size) }, |block| block.at)
     }
 
     /// `valloc(3)`.
     fn valloc(size: size_t) -> *mut c_void {
-        match pool::alloc(size, 0) {
-            Some(block) => block.at,
-            // SAFETY: plain number.
-            None => unsafe { real::valloc(size) },
-        }
+        // SAFETY: plain number.
+        pool::alloc(size, 0).map_or_else(|| unsafe { real::valloc(size) }, |block| block.at)
     }
 
     /// `pvalloc(3)`: whole pages, as all buffers are.
     fn pvalloc(size: size_t) -> *mut c_void {
-        match pool::alloc(size, 0) {
-            Some(block) => block.at,
-            // SAFETY: plain number.
-            None => unsafe { real::pvalloc(size) },
-        }
+        // SAFETY: plain number.
+        pool::alloc(size, 0).map_or_else(|| unsafe { real::pvalloc(size) }, |block| block.at)
     }
 
     /// `malloc_usable_size(3)`.
@@ -170,10 +155,8 @@ unsafe fn resized_other(at: *mut c_void, size: usize) -> *mut c_void {
             let held = real::malloc_usable_size(at);
             return moved(at, held.min(size), block.at);
         }
-        match pool::alloc(if at.is_null() { size } else { 0 }, 0) {
-            Some(block) => block.at,
-            None => real::realloc(at, size),
-        }
+        let fresh = pool::alloc(if at.is_null() { size } else { 0 }, 0);
+        fresh.map_or_else(|| real::realloc(at, size), |block| block.at)
     }
 }
 

@@ -40,15 +40,6 @@ struct Lanes {
     idle: usize,
 }
 
-/// Work that waits or is being done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backlog {
-    /// Pieces of work that have not begun.
-    pub waiting: usize,
-    /// Pieces of work that have begun and not ended.
-    pub busy: usize,
-}
-
 struct Pool {
     lanes: Mutex<Option<Lanes>>,
     work: Condvar,
@@ -64,26 +55,6 @@ pub fn run(owner: Owner, work: impl FnOnce() + Send + 'static) {
     lanes.lanes.entry(owner).or_default().waiting.push_back(Box::new(work));
     lanes.offer(owner);
     lanes.wake_one();
-}
-
-/// The work of one owner; it cannot be known how much of it is stuck.
-pub fn backlog(owner: Owner) -> Backlog {
-    let guard = POOL.lock();
-    let lane = guard.as_ref().and_then(|lanes| lanes.lanes.get(&owner));
-    lane.map_or(Backlog { waiting: 0, busy: 0 }, |lane| Backlog {
-        waiting: lane.waiting.len(),
-        busy: lane.busy,
-    })
-}
-
-/// The work of all owners.
-pub fn total() -> Backlog {
-    let guard = POOL.lock();
-    let lanes = guard.iter().flat_map(|lanes| lanes.lanes.values());
-    lanes.fold(Backlog { waiting: 0, busy: 0 }, |sum, lane| Backlog {
-        waiting: sum.waiting + lane.waiting.len(),
-        busy: sum.busy + lane.busy,
-    })
 }
 
 impl Lanes {
@@ -191,6 +162,13 @@ mod tests {
         end
     }
 
+    /// Pieces of an owner's work that have not begun, and that have begun and not ended.
+    fn backlog(owner: Owner) -> (usize, usize) {
+        let guard = POOL.lock();
+        let lane = guard.as_ref().and_then(|lanes| lanes.lanes.get(&owner));
+        lane.map_or((0, 0), |lane| (lane.waiting.len(), lane.busy))
+    }
+
     fn until(what: &str, probe: impl Fn() -> bool) {
         let end = Instant::now() + PATIENCE;
         while !probe() {
@@ -203,7 +181,7 @@ mod tests {
     fn aside_thread_that_is_stuck_holds_up_nobody_else() {
         let (bad, good) = (Owner::fresh(), Owner::fresh());
         let ends: Vec<Sender<()>> = (0..5).map(|_| stuck(bad)).collect();
-        until("two are stuck", || backlog(bad) == Backlog { waiting: 3, busy: WIDTH });
+        until("two are stuck", || backlog(bad) == (3, WIDTH));
         let (told, heard) = channel();
         for number in 0..100 {
             let told = told.clone();
@@ -212,9 +190,9 @@ mod tests {
         let mut done: Vec<i32> = (0..100).map(|_| heard.recv_timeout(PATIENCE).unwrap()).collect();
         done.sort_unstable();
         assert!(done.into_iter().eq(0..100));
-        assert_eq!(backlog(bad), Backlog { waiting: 3, busy: WIDTH });
+        assert_eq!(backlog(bad), (3, WIDTH));
         drop(ends);
-        until("all is done", || backlog(bad) == Backlog { waiting: 0, busy: 0 });
+        until("all is done", || backlog(bad) == (0, 0));
     }
 
     #[test]
@@ -224,6 +202,6 @@ mod tests {
         let (told, heard) = channel();
         run(owner, move || told.send(()).unwrap());
         heard.recv_timeout(PATIENCE).unwrap();
-        until("lane is gone", || backlog(owner) == Backlog { waiting: 0, busy: 0 });
+        until("lane is gone", || backlog(owner) == (0, 0));
     }
 }

@@ -1,7 +1,6 @@
 //! Descriptors whose close another process can delay.
 
 use crate::{Owner, aside};
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A descriptor that another process sent, or a socket into whose queue other processes put descriptors. Dropping it
@@ -22,14 +21,6 @@ impl Foreign {
     /// The sender.
     pub fn owner(&self) -> Owner {
         self.owner
-    }
-
-    /// Another descriptor of the same file.
-    ///
-    /// # Errors
-    /// This process is at its descriptor limit.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self::new(self.as_fd().try_clone_to_owned()?, self.owner))
     }
 
     /// The descriptor, which the caller then closes itself: for descriptors that are known to be harmless.

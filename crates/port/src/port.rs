@@ -155,14 +155,18 @@ pub trait Port: Send {
     /// # Errors
     /// [`PortError::Down`], [`PortError::Unsupported`] where both sides do not share memory, [`PortError::Full`], or a
     /// system error.
-    fn hand_over(&mut self, buffer: BorrowedFd<'_>, len: u64, reach: Reach) -> Result<u64, PortError>;
+    fn hand_over(&mut self, _buffer: BorrowedFd<'_>, _len: u64, _reach: Reach) -> Result<u64, PortError> {
+        Err(PortError::Unsupported("share buffers"))
+    }
 
     /// Imports the buffer under a handle of the peer, after a check that it is one: of this length, with seals against
     /// resizing, and with this reach.
     ///
     /// # Errors
     /// [`PortError::NotThere`] if the peer exported no such buffer within a few milliseconds; [`PortError::Down`], or a system error.
-    fn take_over(&mut self, handle: u64, len: u64, reach: Reach) -> Result<OwnedFd, PortError>;
+    fn take_over(&mut self, _handle: u64, _len: u64, _reach: Reach) -> Result<OwnedFd, PortError> {
+        Err(PortError::Unsupported("share buffers"))
+    }
 }
 
 /// Properties of a port.
@@ -301,4 +305,12 @@ pub enum PortError {
         /// Its errno.
         errno: rustix::io::Errno,
     },
+}
+
+impl PortError {
+    /// What a failed call `what` is.
+    pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(rustix::io::Errno) -> Self {
+        let what = what.into();
+        move |errno| Self::System { what, errno }
+    }
 }

@@ -15,14 +15,13 @@ mod pace;
 mod schedule;
 
 use crate::port::SCRATCHPADS;
-use crate::soft::{SoftConfig, SoftPort};
+use crate::soft::{SoftConfig, SoftPort, poller};
 use crate::{DownReason, Event, Info, Port, PortError};
 use crosslane_shm::{Inbound, Outbound, Segment, queue};
-use crosslane_wire::{Caching, MemoryKind, Reach, SegmentInfo, SegmentRange};
+use crosslane_wire::{Caching, MemoryKind, SegmentInfo, SegmentRange};
 pub use inside::{Inside, Lane};
 use lander::Lander;
 use pace::Drawn;
-use rustix::event::epoll;
 use schedule::Ticket;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -106,16 +105,8 @@ impl PostedPort {
 
     fn new(inner: SoftPort, stores: Stores) -> Result<Self, PortError> {
         let lander = stores.lander()?;
-        let system = |what: &str| {
-            let what = what.to_owned();
-            move |errno| PortError::System { what, errno }
-        };
-        let poller = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("epoll_create"))?;
-        for fd in [inner.event_fd(), lander.report()] {
-            let data = epoll::EventData::new_u64(0);
-            epoll::add(&poller, fd, data, epoll::EventFlags::IN).map_err(system("epoll_ctl"))?;
-        }
-        Ok(Self { inner, stores, epoll: poller, lander })
+        let epoll = poller([inner.event_fd(), lander.report()])?;
+        Ok(Self { inner, stores, epoll, lander })
     }
 
     /// The description of a segment that is stored to through a queue.
@@ -240,8 +231,7 @@ impl Port for PostedPort {
     fn queue_beside(&mut self, window: usize, range: SegmentRange) -> Result<Segment, PortError> {
         let fd = queue::create()?;
         let copy = rustix::io::fcntl_dupfd_cloexec(&fd, 0);
-        let failed = |errno| PortError::System { what: "duplicate a queue".to_owned(), errno };
-        self.lander.add_beside((window, range), copy.map_err(failed)?);
+        self.lander.add_beside((window, range), copy.map_err(PortError::system("duplicate a queue"))?);
         Ok(self.stores.queued(fd, range.len, true))
     }
 
@@ -261,13 +251,5 @@ impl Port for PostedPort {
 
     fn import_waker(&mut self, _handle: u64) -> Result<Option<OwnedFd>, PortError> {
         if self.is_up() { Ok(None) } else { Err(PortError::Down) }
-    }
-
-    fn hand_over(&mut self, _buffer: BorrowedFd<'_>, _len: u64, _reach: Reach) -> Result<u64, PortError> {
-        Err(PortError::Unsupported("share buffers"))
-    }
-
-    fn take_over(&mut self, _handle: u64, _len: u64, _reach: Reach) -> Result<OwnedFd, PortError> {
-        Err(PortError::Unsupported("share buffers"))
     }
 }

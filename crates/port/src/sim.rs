@@ -14,7 +14,7 @@ use crate::port::{DOORBELLS, SCRATCHPADS};
 use crate::translation::{Translation, check_len};
 use crate::{DownReason, Event, Info, Port, PortError};
 use crosslane_shm::{Load, Segment, Store};
-use crosslane_wire::{Caching, Reach, SegmentRange};
+use crosslane_wire::{Caching, SegmentRange};
 use memory::Memory;
 use posted::Write;
 use rustix::event::{EventfdFlags, eventfd};
@@ -110,7 +110,7 @@ impl SimCable {
     /// No descriptor for [`Port::event_fd`].
     pub fn plug(&self, side: Side) -> Result<SimPort, PortError> {
         let notify = eventfd(1, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|errno| PortError::System { what: "eventfd".into(), errno })?;
+            .map_err(PortError::system("eventfd"))?;
         let notify = Arc::new(notify);
         let number = lock(&self.0).plug(side, notify.clone());
         Ok(SimPort { world: self.0.clone(), side, number, notify })
@@ -334,14 +334,6 @@ impl Port for SimPort {
 
     fn import_waker(&mut self, _handle: u64) -> Result<Option<OwnedFd>, PortError> {
         self.live().map(|_| None)
-    }
-
-    fn hand_over(&mut self, _buffer: BorrowedFd<'_>, _len: u64, _reach: Reach) -> Result<u64, PortError> {
-        Err(PortError::Unsupported("hand buffers over"))
-    }
-
-    fn take_over(&mut self, _handle: u64, _len: u64, _reach: Reach) -> Result<OwnedFd, PortError> {
-        Err(PortError::Unsupported("hand buffers over"))
     }
 }
 

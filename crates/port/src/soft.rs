@@ -108,24 +108,14 @@ impl SoftPort {
         if config.windows == 0 || config.windows > frame::MAX_WINDOWS {
             return Err(PortError::NoWindow(config.windows));
         }
-        let system = |what: &str| {
-            let what = what.to_owned();
-            move |errno| PortError::System { what, errno }
-        };
-        let poller = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("epoll_create"))?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let attention = eventfd(1, flags).map_err(system("eventfd"))?;
-        let data = || epoll::EventData::new_u64(0);
-        epoll::add(&poller, &attention, data(), epoll::EventFlags::IN).map_err(system("epoll_ctl"))?;
-        if let Some(listener) = &listener {
-            let flags = epoll::EventFlags::IN;
-            epoll::add(&poller, listener.socket(), data(), flags).map_err(system("epoll_ctl"))?;
-        }
+        let attention = eventfd(1, flags).map_err(PortError::system("eventfd"))?;
+        let epoll = poller([attention.as_fd()].into_iter().chain(listener.as_ref().map(Listener::socket)))?;
         Ok(Self {
             own: (0..config.windows).map(|_| Translation::new(0)).collect(),
             config,
             listener,
-            epoll: poller,
+            epoll,
             attention,
             attentive: Cell::new(true),
             events: VecDeque::new(),
@@ -380,5 +370,15 @@ impl Port for SoftPort {
 
 /// The peer's memory was given out before, or its descriptor was dropped, since this process, or this cable's share of it, had no room.
 fn no_room() -> PortError {
-    PortError::System { what: "descriptor of the peer's memory".into(), errno: Errno::MFILE }
+    PortError::system("descriptor of the peer's memory")(Errno::MFILE)
+}
+
+/// A descriptor that is readable when one of `fds` is.
+pub(crate) fn poller<'a>(fds: impl IntoIterator<Item = BorrowedFd<'a>>) -> Result<OwnedFd, PortError> {
+    let poller = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(PortError::system("epoll_create"))?;
+    for fd in fds {
+        let data = epoll::EventData::new_u64(0);
+        epoll::add(&poller, fd, data, epoll::EventFlags::IN).map_err(PortError::system("epoll_ctl"))?;
+    }
+    Ok(poller)
 }

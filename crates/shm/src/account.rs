@@ -66,21 +66,6 @@ impl Function {
         Self::WaitData,
         Self::Rest,
     ];
-
-    /// The name in output.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Allot => "buffer allot",
-            Self::CopyIn => "copy in",
-            Self::WaitSpace => "wait for space",
-            Self::HeaderCheck => "header check",
-            Self::Acknowledge => "acknowledgement",
-            Self::CopyOut => "copy out",
-            Self::Free => "buffer free",
-            Self::WaitData => "wait for data",
-            Self::Rest => "rest of the call",
-        }
-    }
 }
 
 /// The direction of the bytes on which time is spent.

@@ -133,23 +133,8 @@ impl Remote {
     }
 
     fn read(&self, from: &[Span], local: impl Iterator<Item = iovec>) -> Result<(), RemoteError> {
-        self.peer.check()?;
         let mut nonce = 0_u64;
-        let local = Places::of(io((&raw mut nonce).cast(), GUARD), local);
-        let remote = self.guarded(from);
-        // SAFETY: the local places are this process's memory, to which no other reference exists during the call, since
-        // the caller gave up its own; the kernel checks the others.
-        let count = unsafe {
-            libc::process_vm_readv(
-                self.peer.pid(),
-                local.ptr(),
-                local.count(),
-                remote.ptr(),
-                remote.count(),
-                0,
-            )
-        };
-        let whole = outcome(count, local.bytes());
+        let (count, whole) = self.copy(libc::process_vm_readv, &mut nonce, local, from)?;
         if whole != Err(RemoteError::Unguarded) && count > 0 && nonce != self.nonce {
             return Err(RemoteError::Unguarded);
         }
@@ -157,22 +142,27 @@ impl Remote {
     }
 
     fn write(&self, local: impl Iterator<Item = iovec>, to: &[Span]) -> Result<(), RemoteError> {
-        self.peer.check()?;
         let mut nonce = self.nonce;
-        let local = Places::of(io((&raw mut nonce).cast(), GUARD), local);
-        let remote = self.guarded(to);
-        // SAFETY: the local places are only read; the kernel checks the others, the guard first.
-        let count = unsafe {
-            libc::process_vm_writev(
-                self.peer.pid(),
-                local.ptr(),
-                local.count(),
-                remote.ptr(),
-                remote.count(),
-                0,
-            )
-        };
-        outcome(count, local.bytes())
+        self.copy(libc::process_vm_writev, &mut nonce, local, to)?.1
+    }
+
+    /// Copies between `local` and `spans` of the program's memory, and before these between `nonce` and the guard: the bytes
+    /// of both, and whether that is all.
+    fn copy(
+        &self,
+        call: Call,
+        nonce: &mut u64,
+        local: impl Iterator<Item = iovec>,
+        spans: &[Span],
+    ) -> Result<(isize, Result<(), RemoteError>), RemoteError> {
+        self.peer.check()?;
+        let local = Places::of(io(core::ptr::from_mut(nonce).cast(), GUARD), local);
+        let remote = self.guarded(spans);
+        // SAFETY: the local places are this process's memory, and if they are written no other reference to it exists during the
+        // call, since the caller gave up its own; the kernel checks the others, the guard first.
+        let count =
+            unsafe { call(self.peer.pid(), local.ptr(), local.count(), remote.ptr(), remote.count(), 0) };
+        Ok((count, outcome(count, local.bytes())))
     }
 
     fn guarded(&self, spans: &[Span]) -> Places {
@@ -180,6 +170,10 @@ impl Remote {
         Places::of(io(address(self.guard), GUARD), spans)
     }
 }
+
+/// `process_vm_readv` or `process_vm_writev`.
+type Call =
+    unsafe extern "C" fn(libc::pid_t, *const iovec, c_ulong, *const iovec, c_ulong, c_ulong) -> libc::ssize_t;
 
 /// Places of one call, the guard's first.
 struct Places {
@@ -233,8 +227,8 @@ fn outcome(count: isize, wanted: usize) -> Result<(), RemoteError> {
     }
 }
 
-#[cfg(test)]
 #[cfg(not(miri))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Load, Store, mem::new_segment};

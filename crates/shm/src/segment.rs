@@ -24,14 +24,6 @@ impl Segment {
         Self { fd, info: SegmentInfo::sealed(len) }
     }
 
-    /// The same memory under another descriptor.
-    ///
-    /// # Errors
-    /// There are no descriptors left.
-    pub fn try_clone(&self) -> Result<Self, rustix::io::Errno> {
-        Ok(Self { fd: rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)?, info: self.info })
-    }
-
     /// Maps the memory, after a check that the descriptor is of the kind that the port says.
     pub(crate) fn map(&self) -> Result<Mapping, MapError> {
         self.check()?;
@@ -47,33 +39,18 @@ impl Segment {
         if !info.is_mappable() {
             return Err(MapError::NotThatKind(info.memory));
         }
-        match info.memory {
-            MemoryKind::Sealed => {
-                let (_, actual) = inspect_memory(&self.fd, SealFlags::SHRINK)?;
-                // A memfd that contains only this segment is as long as the segment; any other reaches at least to the segment's end.
-                let expected = info.offset + info.len;
-                let fits = if info.offset == 0 { actual == expected } else { actual >= expected };
-                if fits { Ok(()) } else { Err(MapError::Length { expected, actual }) }
-            }
-            MemoryKind::Device => self.check_device(),
-            MemoryKind::Queue => self.check_queue(),
+        if info.memory == MemoryKind::Device {
+            let mode = rustix::fs::fstat(&self.fd)?.st_mode;
+            let fits = FileType::from_raw_mode(mode) == FileType::CharacterDevice;
+            return if fits { Ok(()) } else { Err(MapError::NotThatKind(MemoryKind::Device)) };
         }
-    }
-
-    /// All queues have the same length, whatever the length of the segment behind them.
-    fn check_queue(&self) -> Result<(), MapError> {
         let (_, actual) = inspect_memory(&self.fd, SealFlags::SHRINK)?;
-        let expected = QUEUE_LEN;
-        if actual == expected { Ok(()) } else { Err(MapError::Length { expected, actual }) }
-    }
-
-    fn check_device(&self) -> Result<(), MapError> {
-        let mode = rustix::fs::fstat(&self.fd)?.st_mode;
-        if FileType::from_raw_mode(mode) == FileType::CharacterDevice {
-            Ok(())
-        } else {
-            Err(MapError::NotThatKind(MemoryKind::Device))
-        }
+        // All queues have the same length, whatever the length of the segment behind them. A memfd that contains only this segment is
+        // as long as the segment; any other reaches at least to the segment's end.
+        let is_queue = info.memory == MemoryKind::Queue;
+        let expected = if is_queue { QUEUE_LEN } else { info.offset + info.len };
+        let fits = if is_queue || info.offset == 0 { actual == expected } else { actual >= expected };
+        if fits { Ok(()) } else { Err(MapError::Length { expected, actual }) }
     }
 }
 

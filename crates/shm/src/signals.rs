@@ -43,8 +43,8 @@ impl Masked {
     }
 }
 
-#[cfg(test)]
 #[cfg(not(miri))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use core::sync::atomic::{AtomicU32, Ordering::SeqCst};

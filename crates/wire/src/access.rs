@@ -259,14 +259,9 @@ impl Answer {
 
 impl Denial {
     fn from_number(number: u32) -> Result<Self, DecodeError> {
-        Ok(match number {
-            1 => Self::UnknownRegion,
-            2 => Self::WrongKey,
-            3 => Self::NotPermitted,
-            4 => Self::Outside,
-            5 => Self::Misaligned,
-            _ => return Err(DecodeError::Range("reason of a denial")),
-        })
+        let all = [Self::UnknownRegion, Self::WrongKey, Self::NotPermitted, Self::Outside, Self::Misaligned];
+        let known = all.into_iter().find(|why| *why as u32 == number);
+        known.ok_or(DecodeError::Range("reason of a denial"))
     }
 }
 

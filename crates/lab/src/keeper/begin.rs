@@ -25,8 +25,8 @@ pub(super) fn leave_home() -> Result<(Option<OwnedFd>, OwnedFd), LabError> {
 /// Takes the lab's lock, which shows that its keeper lives.
 pub(super) fn lock(folder: &Folder) -> Result<OwnedFd, LabError> {
     let lock = open(folder.file(folder::LOCK), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-        .map_err(LabError::os("open the lab's lock"))?;
-    flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(LabError::os("take the lab's lock"))?;
+        .map_err(LabError::io("open the lab's lock"))?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(LabError::io("take the lab's lock"))?;
     Ok(lock)
 }
 

@@ -6,7 +6,7 @@ use super::rig::{Rig, WINDOW, pages};
 use crate::{Port, PortError};
 use crosslane_shm::{Load, Store};
 use crosslane_wire::scratchpad::{DOORBELL_SETUP, MAGIC, Setup, WORDS};
-use crosslane_wire::{Epoch, HostId, PROTOCOL_VERSION};
+use crosslane_wire::{Epoch, HostId, PROTOCOL_VERSION, SegmentRange};
 use std::os::fd::AsFd;
 
 pub(super) fn comes_up<C: Cable>(rig: &mut Rig<C>) {
@@ -42,11 +42,7 @@ pub(super) fn death_and_return<C: Cable>(rig: &mut Rig<C>) {
     rig.revive_b();
     // Side B has forgotten its epoch; the larger proposal counts.
     assert_eq!(agree(rig, 2, 1), Epoch(2));
-    let memory = rig.cable.a().map_inbound(0, pages(0, 8)).expect("a new life, all ranges free");
-    let view = rig.cable.b().map_outbound(0, pages(0, 8)).expect("maps the peer's");
-    view.store_u64(0, 5);
-    view.store_fence();
-    rig.until("the word arrived", |_| memory.load_u64(0) == 5);
+    a_word_arrives(rig, 0, pages(0, 8));
 }
 
 pub(super) fn old_views<C: Cable>(rig: &mut Rig<C>) {
@@ -85,11 +81,7 @@ pub(super) fn off_and_on<C: Cable>(rig: &mut Rig<C>) {
         switch(rig, a, true);
     }
     rig.up();
-    let memory = rig.cable.a().map_inbound(0, pages(0, 4)).expect("maps its own");
-    let view = rig.cable.b().map_outbound(0, pages(0, 4)).expect("maps the peer's");
-    view.store_u64(0, 5);
-    view.store_fence();
-    rig.until("the word arrived", |_| memory.load_u64(0) == 5);
+    a_word_arrives(rig, 0, pages(0, 4));
 }
 
 fn switch<C: Cable>(rig: &mut Rig<C>, a: bool, on: bool) {
@@ -108,11 +100,7 @@ pub(super) fn rubbish<C: Cable>(rig: &mut Rig<C>) {
     // The port still works, with the same peer or the next one.
     settle(rig);
     rig.up();
-    let memory = rig.cable.a().map_inbound(1, pages(0, 4)).expect("maps its own");
-    let view = rig.cable.b().map_outbound(1, pages(0, 4)).expect("maps the peer's");
-    view.store_u64(0, 5);
-    view.store_fence();
-    rig.until("the word arrived", |_| memory.load_u64(0) == 5);
+    a_word_arrives(rig, 1, pages(0, 4));
     rig.b.bells.clear();
     rig.cable.a().ring_peer_doorbell(4);
     rig.until("the bell is reported", |rig| rig.b.bits() & 4 != 0);
@@ -134,6 +122,15 @@ pub(super) fn many_lives<C: Cable>(rig: &mut Rig<C>) {
         rig.revive_b();
         assert!(views.iter().all(|view| Store::len(view) == 4096));
     }
+}
+
+/// Side a gets fresh memory, and what side b stores there arrives.
+fn a_word_arrives<C: Cable>(rig: &mut Rig<C>, window: usize, range: SegmentRange) {
+    let memory = rig.cable.a().map_inbound(window, range).expect("maps its own");
+    let view = rig.cable.b().map_outbound(window, range).expect("maps the peer's");
+    view.store_u64(0, 5);
+    view.store_fence();
+    rig.until("the word arrived", |_| memory.load_u64(0) == 5);
 }
 
 /// Set-up as daemons do it: each side proposes an epoch, the larger one counts.

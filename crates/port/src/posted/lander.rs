@@ -69,18 +69,17 @@ impl Shared {
 impl Lander {
     /// Starts the thread.
     pub(super) fn new(pace: Box<dyn Pace>, combine: bool) -> Result<Self, PortError> {
-        let system = |what: &str, errno| PortError::System { what: what.to_owned(), errno };
         let report = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let shared = Arc::new(Shared {
             desk: Mutex::default(),
             done: Condvar::new(),
             waker: Waker::default(),
-            report: report.map_err(|errno| system("eventfd", errno))?,
+            report: report.map_err(PortError::system("eventfd"))?,
         });
         let (work, schedule) = (shared.clone(), Schedule::new(pace, combine));
         let thread = std::thread::Builder::new().name("lander".into()).spawn(move || run(&work, schedule));
         let errno = |error: &std::io::Error| Errno::from_io_error(error).unwrap_or(Errno::AGAIN);
-        let thread = thread.map_err(|error| system("start a thread", errno(&error)))?;
+        let thread = thread.map_err(|error| PortError::system("start a thread")(errno(&error)))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 

@@ -33,20 +33,20 @@ impl Listener {
     /// Listens at `path`, replacing a socket file whose owner is gone.
     pub(super) fn new(path: &Path, mode: u32) -> Result<Self, PortError> {
         let address = address(path)?;
-        let socket = new_socket().map_err(|errno| failed("socket", path, errno))?;
+        let socket = new_socket().map_err(failed("socket", path))?;
         let mode = Mode::from_raw_mode(mode & 0o777);
         // The file gets the socket's own mode, less the umask, so it is never more accessible than requested.
-        fchmod(&socket, mode).map_err(|errno| failed("chmod", path, errno))?;
+        fchmod(&socket, mode).map_err(failed("chmod", path))?;
         match bind(&socket, &address) {
             Err(Errno::ADDRINUSE) => {
                 remove_stale(path, &address)?;
-                bind(&socket, &address).map_err(|errno| failed("bind", path, errno))?;
+                bind(&socket, &address).map_err(failed("bind", path))?;
             }
-            outcome => outcome.map_err(|errno| failed("bind", path, errno))?,
+            outcome => outcome.map_err(failed("bind", path))?,
         }
-        chmod(path, mode).map_err(|errno| failed("chmod", path, errno))?;
-        let file = identity(path).map_err(|errno| failed("stat", path, errno))?;
-        listen(&socket, BACKLOG).map_err(|errno| failed("listen", path, errno))?;
+        chmod(path, mode).map_err(failed("chmod", path))?;
+        let file = identity(path).map_err(failed("stat", path))?;
+        listen(&socket, BACKLOG).map_err(failed("listen", path))?;
         Ok(Self { socket, path: path.to_owned(), file })
     }
 
@@ -98,7 +98,7 @@ pub(super) fn connect_to(path: &Path) -> Result<Foreign, DownReason> {
 
 /// The path as a socket address; fails if it is too long for one.
 pub(super) fn address(path: &Path) -> Result<SocketAddrUnix, PortError> {
-    SocketAddrUnix::new(path).map_err(|errno| failed("address", path, errno))
+    SocketAddrUnix::new(path).map_err(failed("address", path))
 }
 
 /// Waits that double from 50 ms up to 1 s.
@@ -127,17 +127,17 @@ fn new_socket() -> Result<OwnedFd, Errno> {
 /// Removes the file of a listener that is gone. Anything else at the path stays, and is an error.
 fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), PortError> {
     let in_use = || PortError::InUse(path.display().to_string());
-    let stat = lstat(path).map_err(|errno| failed("stat", path, errno))?;
+    let stat = lstat(path).map_err(failed("stat", path))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
-        return Err(failed("bind, at a file that is no socket,", path, Errno::EXIST));
+        return Err(failed("bind, at a file that is no socket,", path)(Errno::EXIST));
     }
     loop {
-        let probe = new_socket().map_err(|errno| failed("socket", path, errno))?;
+        let probe = new_socket().map_err(failed("socket", path))?;
         match connect(&probe, address) {
-            Err(Errno::CONNREFUSED) => return unlink(path).map_err(|errno| failed("remove", path, errno)),
+            Err(Errno::CONNREFUSED) => return unlink(path).map_err(failed("remove", path)),
             Ok(()) if is_left(&probe, DYING) => {}
             Ok(()) | Err(Errno::AGAIN | Errno::PROTOTYPE) => return Err(in_use()),
-            Err(errno) => return Err(failed("connect", path, errno)),
+            Err(errno) => return Err(failed("connect", path)(errno)),
         }
     }
 }
@@ -155,8 +155,8 @@ fn identity(path: &Path) -> Result<(u64, u64), Errno> {
     lstat(path).map(|stat| (stat.st_dev, stat.st_ino))
 }
 
-fn failed(what: &str, path: &Path, errno: Errno) -> PortError {
-    PortError::System { what: format!("{what} {}", path.display()), errno }
+fn failed(what: &str, path: &Path) -> impl FnOnce(Errno) -> PortError {
+    PortError::system(format!("{what} {}", path.display()))
 }
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 
 use crosslane_passing::Foreign;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A cable's share of this process's descriptor limit: a quarter.
 #[derive(Debug)]
 pub(super) struct Share {
-    used: Arc<AtomicUsize>,
+    /// Whoever has a place in it has a copy.
+    place: Arc<()>,
     most: usize,
 }
 
@@ -15,31 +15,24 @@ pub(super) struct Share {
 #[derive(Debug)]
 pub(super) struct Kept {
     fd: Foreign,
-    _place: Place,
+    _place: Arc<()>,
 }
-
-#[derive(Debug)]
-struct Place(Arc<AtomicUsize>);
 
 impl Share {
     pub(super) fn new() -> Self {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let most = limit.map_or(usize::MAX, |limit| usize::try_from(limit / 4).unwrap_or(usize::MAX));
-        Self { used: Arc::default(), most }
+        Self { place: Arc::default(), most }
     }
 
     /// Number of descriptors that are kept.
     pub(super) fn used(&self) -> usize {
-        self.used.load(Relaxed)
+        Arc::strong_count(&self.place) - 1
     }
 
     /// Keeps a descriptor; `None`, and it is closed, if the share is used up.
     pub(super) fn keep(&self, fd: Foreign) -> Option<Kept> {
-        if self.used.load(Relaxed) >= self.most {
-            return None;
-        }
-        self.used.fetch_add(1, Relaxed);
-        Some(Kept { fd, _place: Place(self.used.clone()) })
+        (self.used() < self.most).then(|| Kept { fd, _place: self.place.clone() })
     }
 }
 
@@ -54,19 +47,13 @@ impl Kept {
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn soft_share_has_room_after_drop_or_give_out() {
-        let share = Share { used: Arc::default(), most: 2 };
+        let share = Share { place: Arc::default(), most: 2 };
         let fd = || Foreign::new(rustix::pipe::pipe().unwrap().0, crosslane_passing::Owner::NOBODY);
         for _ in 0..5 {
             let (one, two) = (share.keep(fd()).unwrap(), share.keep(fd()).unwrap());
@@ -75,6 +62,6 @@ mod tests {
             let three = share.keep(fd()).unwrap();
             drop((two.give_out(), three));
         }
-        assert_eq!(share.used.load(Relaxed), 0);
+        assert_eq!(share.used(), 0);
     }
 }

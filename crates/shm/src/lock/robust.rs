@@ -242,7 +242,8 @@ pub(super) fn start_of(tid: u32) -> Option<u32> {
     (!matches!(state, "Z" | "X")).then_some(start.max(2))
 }
 
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(target_arch = "x86_64")]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::steps::at_each_instruction;

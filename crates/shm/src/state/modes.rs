@@ -74,15 +74,6 @@ pub struct Chosen {
 }
 
 impl Modes {
-    /// Sets all counters to 0.
-    pub fn reset(&self) {
-        let (moved, messages) = (
-            [&self.read_zcopy, &self.write_zcopy, &self.transaction, &self.spared],
-            [&self.records, &self.control, &self.cancelled, &self.offloaded],
-        );
-        moved.into_iter().chain(messages).for_each(|word| word.store(0, Ordering::Relaxed));
-    }
-
     /// The present values.
     pub fn snapshot(&self) -> ModesSnapshot {
         let word = |word: &AtomicU64| word.load(Ordering::Relaxed);

@@ -14,11 +14,10 @@ const MAX_OWN: usize = 1024;
 /// Moves a descriptor to a high number and hides it from the program. The program cannot close it any more; [`close`] can.
 pub fn hide(fd: OwnedFd) -> RawFd {
     let moved = rustix::io::fcntl_dupfd_cloexec(&fd, base());
-    let hidden = match moved {
-        Ok(high) => high.into_raw_fd(),
-        Err(_) => return keep(fd),
-    };
-    enter(hidden)
+    let fd = moved.unwrap_or(fd).into_raw_fd();
+    table::enter(fd, Kind::Own, 0);
+    let _ = ALL.iter().any(|word| word.compare_exchange(-1, fd, Relaxed, Relaxed).is_ok());
+    fd
 }
 
 /// Closes one of our own descriptors.
@@ -49,17 +48,7 @@ pub fn all() -> Vec<RawFd> {
     all
 }
 
-fn enter(fd: RawFd) -> RawFd {
-    table::enter(fd, Kind::Own, 0);
-    let _ = ALL.iter().any(|word| word.compare_exchange(-1, fd, Relaxed, Relaxed).is_ok());
-    fd
-}
-
-fn keep(fd: OwnedFd) -> RawFd {
-    enter(fd.into_raw_fd())
-}
-
-/// Highest number that ours start from: the kernel keeps a table up to the highest descriptor, and copies it at each `fork`.
+/// Highest number that ours start from: the kernel keeps and, at each `fork`, copies a table up to the highest one.
 const HIGH: u64 = 1 << 15;
 
 /// Lowest number for our descriptors: in the upper part of what the limit allows.

@@ -3,8 +3,9 @@
 use super::{ancillary, hook, segments_mut};
 use crate::calls::io;
 use crate::descriptors::table::{self, Held};
+use crate::kernel::clock::timespec_of;
 use crate::kernel::{real, scratch, user};
-use crate::waiting::limit::{Timeout, timespec_of};
+use crate::waiting::limit::Timeout;
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};

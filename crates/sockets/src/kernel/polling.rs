@@ -24,7 +24,7 @@ pub fn poll_one(one: &mut pollfd, ms: c_int) -> Result<bool, c_int> {
     found(unsafe { real::poll(one, 1, ms) }).map(|count| count == 1)
 }
 
-/// Adds `fd` to the set, or changes what is asked of it.
+/// Adds `fd` to the set, changes what is asked of it, or removes it.
 ///
 /// # Errors
 /// The error number.

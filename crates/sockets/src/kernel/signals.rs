@@ -1,26 +1,21 @@
 //! Signals of this thread and this process.
 
+use crate::kernel::clock::timespec_of;
 use core::ffi::c_int;
+use crosslane_shm::signals::Masked;
 use std::time::Duration;
 
 /// Signals that were not blocked before [`block_all`].
-pub struct Before(libc::sigset_t);
+pub struct Before(Masked);
 
 /// Blocks all signals while a thread is made: no handler of the program's may run in a thread that it does not know.
 pub fn block_all() -> Before {
-    // SAFETY: all-zero bytes are valid masks; both are filled by the calls.
-    unsafe {
-        let (mut all, mut before) = core::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        Before(before)
-    }
+    Before(Masked::new())
 }
 
 impl Drop for Before {
     fn drop(&mut self) {
-        // SAFETY: a mask that the kernel filled.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, core::ptr::null_mut()) };
+        self.0.end();
     }
 }
 
@@ -32,10 +27,7 @@ pub fn raise(signal: c_int) {
 
 /// Sleeps for `time`; `false` if a signal came.
 pub fn pause(time: Duration) -> bool {
-    let time = libc::timespec {
-        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: i64::from(time.subsec_nanos()),
-    };
+    let time = timespec_of(time);
     // SAFETY: a valid time; what is left is not wanted.
     unsafe { libc::nanosleep(&raw const time, core::ptr::null_mut()) == 0 }
 }

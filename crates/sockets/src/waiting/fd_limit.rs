@@ -114,8 +114,5 @@ fn wait_in(
 }
 
 fn control(set: RawFd, operation: c_int, fd: RawFd, events: u32, key: u64) {
-    let _ = match operation {
-        libc::EPOLL_CTL_DEL => polling::remove(set, fd),
-        _ => polling::control(set, operation, fd, epoll_event { events, u64: key }),
-    };
+    let _ = polling::control(set, operation, fd, epoll_event { events, u64: key });
 }

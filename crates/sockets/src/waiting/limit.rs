@@ -33,14 +33,6 @@ pub enum Limit {
     Never,
 }
 
-/// As the kernel has it.
-pub fn timespec_of(time: Duration) -> timespec {
-    timespec {
-        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: i64::from(time.subsec_nanos()),
-    }
-}
-
 impl Timeout {
     /// The C library's milliseconds.
     pub fn of_ms(ms: c_int) -> Self {

@@ -171,11 +171,7 @@ pub fn deadline(ms: u32) -> Option<Instant> {
 
 /// Time left, for the kernel; `None` is for ever.
 pub fn time_left(deadline: Option<Instant>) -> Option<Timespec> {
-    let left = deadline?.saturating_duration_since(Instant::now());
-    Some(Timespec {
-        tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(left.subsec_nanos()),
-    })
+    Timespec::try_from(deadline?.saturating_duration_since(Instant::now())).ok()
 }
 
 /// How long to spin for this end now, ns: 0 if spinning would keep the far side from running.
@@ -217,7 +213,7 @@ fn doze(
     }
     let at = fds.len();
     fds.extend(daemon.map(Watched::poll));
-    match rustix::event::poll(&mut fds, timeout.as_ref()) {
+    let heard = match rustix::event::poll(&mut fds, timeout.as_ref()) {
         Ok(count) => {
             let news = fds[0].revents();
             if !news.is_empty() {
@@ -226,14 +222,13 @@ fn doze(
             carrier::ended(daemon, fds.get(at));
             Ok(count > 0)
         }
-        Err(Errno::INTR) => interrupted(timed).map(|()| true),
         // More descriptors than the limit allows.
-        Err(Errno::INVAL) => match fd_limit::doze(fd, end, waiter, timeout, link::BLIND) {
-            Ok(had_events) => Ok(had_events),
-            Err(Errno::INTR) => interrupted(timed).map(|()| true),
-            Err(errno) => Err(errno.raw_os_error()),
-        },
-        Err(errno) => Err(errno.raw_os_error()),
+        Err(Errno::INVAL) => fd_limit::doze(fd, end, waiter, timeout, link::BLIND),
+        Err(errno) => Err(errno),
+    };
+    match heard {
+        Err(Errno::INTR) => interrupted(timed).map(|()| true),
+        heard => heard.map_err(Errno::raw_os_error),
     }
 }
 

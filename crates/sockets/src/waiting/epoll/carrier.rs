@@ -65,17 +65,7 @@ impl Interest {
         }
     }
 
-    /// The next look reports all readiness, as after a change of the interest.
-    pub fn freshen(&mut self) {
-        self.fresh = true;
-    }
-
-    /// Called when something about the stream changed that its rings do not show.
-    pub fn refresh(&mut self, inner: RawFd) {
-        self.ask_kernel(inner);
-    }
-
-    /// Handles the inner set's events of the carrier socket.
+    /// Handles the events that the inner set has of the carrier socket.
     pub fn news(&mut self, bits: u32) {
         if self.is_connecting() {
             if wait::is_connected(self.carrier, &self.held) {
@@ -144,12 +134,7 @@ impl Interest {
     }
 
     fn control(&self, inner: RawFd, operation: c_int) -> Result<(), c_int> {
-        match operation {
-            libc::EPOLL_CTL_DEL => polling::remove(inner, self.carrier),
-            _ => {
-                let event = epoll_event { events: self.asked, u64: self.key };
-                polling::control(inner, operation, self.carrier, event)
-            }
-        }
+        let event = epoll_event { events: self.asked, u64: self.key };
+        polling::control(inner, operation, self.carrier, event)
     }
 }

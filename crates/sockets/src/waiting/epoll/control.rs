@@ -12,13 +12,14 @@ use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
 
 const EXCLUSIVE: c_int = libc::EPOLLEXCLUSIVE;
 /// What may come with `EPOLLEXCLUSIVE`.
-const WITH_EXCLUSIVE: c_int = EXCLUSIVE
+const WITH_EXCLUSIVE: u32 = (EXCLUSIVE
     | libc::EPOLLIN
     | libc::EPOLLOUT
     | libc::EPOLLERR
     | libc::EPOLLHUP
     | libc::EPOLLWAKEUP
-    | libc::EPOLLET;
+    | libc::EPOLLET)
+    .cast_unsigned();
 
 /// `epoll_ctl`: `event` is the program's, or the error number if it is not there, and `kernel` makes the kernel's call.
 pub fn control(
@@ -110,10 +111,7 @@ fn in_unknown_set(epfd: c_int, fd: c_int, held: &Held, wanted: Option<&epoll_eve
     }
     let (Some(set), Some(wanted)) = (registry::create(epfd), wanted) else { return real::fail(libc::ENOMEM) };
     set.looks();
-    match change(set, epfd, |state| add(set, state, epfd, fd, held, wanted)) {
-        Ok(()) => 0,
-        Err(errno) => real::fail(errno),
-    }
+    change(set, epfd, |state| add(set, state, epfd, fd, held, wanted)).map_or_else(real::fail, |()| 0)
 }
 
 fn add(
@@ -124,7 +122,7 @@ fn add(
     held: &Held,
     wanted: &epoll_event,
 ) -> Result<(), c_int> {
-    if wanted.events & EXCLUSIVE.unsigned_abs() != 0 && wanted.events & !with_exclusive() != 0 {
+    if wanted.events & EXCLUSIVE.unsigned_abs() != 0 && wanted.events & !WITH_EXCLUSIVE != 0 {
         return Err(libc::EINVAL);
     }
     let place = state.place_of(fd);
@@ -197,7 +195,6 @@ fn plain(
     if outcome != 0 || registry::of(epfd).is_none() {
         return outcome;
     }
-    let errno = real::errno();
     let note = |keep: fn(c_int, Candidate)| {
         if let Ok(wanted) = event() {
             keep(fd, Candidate { epfd, wanted });
@@ -209,10 +206,5 @@ fn plain(
         EPOLL_CTL_DEL => candidate::removed(fd, epfd),
         _ => {}
     }
-    real::set_errno(errno);
     outcome
-}
-
-fn with_exclusive() -> u32 {
-    u32::from_ne_bytes(WITH_EXCLUSIVE.to_ne_bytes())
 }

@@ -1,7 +1,7 @@
 //! The program's array of events, which may be shorter than the program says.
 
+use crate::kernel::clock::timespec_of;
 use crate::kernel::{real, user};
-use crate::waiting::limit::timespec_of;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 use libc::{epoll_event, sigset_t};

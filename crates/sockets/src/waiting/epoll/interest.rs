@@ -2,7 +2,7 @@
 
 use super::bits::{ALWAYS, ERR, ET, HUP, IN, ONESHOT, OUT, PRI, QUIET, RDHUP, bit};
 use crate::descriptors::table::Held;
-use crate::kernel::thread;
+use crate::kernel::thread::tid;
 use crate::waiting::wait;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -372,9 +372,4 @@ fn bits_of(ready: Ready) -> u32 {
         | bit(ready.read_closed, RDHUP)
         | bit(ready.hung_up, HUP)
         | bit(ready.error, ERR)
-}
-
-/// The number of this thread, for the rings' locks.
-pub fn tid() -> u32 {
-    thread::tid()
 }

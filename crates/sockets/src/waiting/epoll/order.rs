@@ -107,8 +107,8 @@ pub fn stamp_of(interest: &Interest) -> u32 {
     if end.maybe_readable() { end.stamp_of_front() } else { 0 }
 }
 
-#[cfg(test)]
 #[allow(unsafe_code, reason = "an array of events")]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crosslane_wire::record::{stamp, stamped};

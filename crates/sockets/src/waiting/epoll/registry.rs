@@ -1,13 +1,13 @@
 //! The sets of this process: which descriptor is which set, and the effects of `fork` and `close` on them.
 
 use super::candidate;
-use super::interest::tid;
 use super::set::{Set, State};
 use super::sleepers;
 use super::wakeup_set;
 use crate::descriptors::internal_fds;
 use crate::descriptors::table::{self, Kind};
 use crate::kernel::published::Published;
+use crate::kernel::thread::tid;
 use crate::kernel::{fd, program};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};

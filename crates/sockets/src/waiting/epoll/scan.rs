@@ -1,9 +1,10 @@
 //! One look at all interests of a set: which streams are ready, in the order in which they became so.
 
-use super::interest::{Interest, tid};
+use super::interest::Interest;
 use super::set::State;
 use super::{events::Events, order};
 use crate::descriptors::table::Held;
+use crate::kernel::thread::tid;
 
 impl State {
     #[inline]

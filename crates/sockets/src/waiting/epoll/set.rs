@@ -1,11 +1,12 @@
 //! A set's shadow: the interests in streams, and the sets inside it.
 
-use super::interest::{Interest, tid};
+use super::interest::Interest;
 use super::order::Order;
 use super::sleepers;
 use super::wakeup_set::WakeupSet;
 use crate::daemon::waiters::Waiter;
 use crate::descriptors::table::{self, Held, Kind};
+use crate::kernel::thread::tid;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use crosslane_shm::arm::{Armed, NextSleep};
@@ -337,22 +338,16 @@ impl State {
     /// The events to ask the kernel for may have changed. Returns whether the stream is in this set.
     pub fn refresh(&mut self, stream: u32) -> bool {
         let inner = self.inner();
-        let mut any = false;
-        for interest in self.places.iter_mut().flatten().filter(|interest| interest.stream() == stream) {
-            interest.refresh(inner);
-            any = true;
-        }
-        any
+        self.interests_of(stream).map(|interest| interest.ask_kernel(inner)).count() > 0
     }
 
     /// The program shut a side of the stream, which the kernel counts as an edge. Returns whether the stream is in this set.
     pub fn shut(&mut self, stream: u32) -> bool {
-        let mut any = false;
-        for interest in self.places.iter_mut().flatten().filter(|interest| interest.stream() == stream) {
-            interest.freshen();
-            any = true;
-        }
-        any
+        self.interests_of(stream).map(|interest| interest.fresh = true).count() > 0
+    }
+
+    fn interests_of(&mut self, stream: u32) -> impl Iterator<Item = &mut Interest> {
+        self.places.iter_mut().flatten().filter(move |interest| interest.stream() == stream)
     }
 
     /// Whether the program took all streams out: there is nothing to spin for.

@@ -298,10 +298,7 @@ fn doze(inner: c_int, timeout: Option<Duration>) {
         return;
     }
     let mut fds = [PollFd::from_borrowed_fd(fd::borrow(inner), PollFlags::IN)];
-    let timeout = timeout.map(|time| Timespec {
-        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(time.subsec_nanos()),
-    });
+    let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
     let _ = rustix::event::poll(&mut fds, timeout.as_ref());
 }
 

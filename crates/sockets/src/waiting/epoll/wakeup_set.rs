@@ -1,11 +1,11 @@
 //! What wakes sleepers: the inner set with the wake event, the carrier sockets and the daemon's session, inside the
 //! program's set.
 
-use super::interest::tid;
 use crate::daemon::waiters::Waiter;
 use crate::daemon::watch::{self, Watched};
 use crate::descriptors::internal_fds;
 use crate::kernel::polling;
+use crate::kernel::thread::tid;
 use core::ffi::c_int;
 use crosslane_shm::lock::Locked;
 use libc::epoll_event;

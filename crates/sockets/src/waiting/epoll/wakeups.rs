@@ -21,24 +21,15 @@ impl State {
     /// Makes the inner set and the wake event, and adds them to the program's set. The errors are those of
     /// `epoll_ctl`.
     pub fn make_wakeup_set(&mut self, epfd: c_int) -> Result<(), c_int> {
-        match self.wakeup_set {
-            Some(WakeupSet { waiter: Some(waiter), daemon, .. })
-                if waiter.is_current() && daemon == watch::present() =>
-            {
-                return Ok(());
-            }
-            Some(wakeup_set) if wakeup_set.waiter.is_some_and(|waiter| waiter.is_current()) => {
-                if let Some(wakeup_set) = &mut self.wakeup_set {
-                    wakeup_set.watch_daemon();
-                }
-            }
-            Some(wakeup_set) => {
-                self.renew_waiter(wakeup_set);
-                if let Some(wakeup_set) = &mut self.wakeup_set {
-                    wakeup_set.watch_daemon();
-                }
-            }
-            None => self.open_wakeup_set(epfd)?,
+        if self.wakeup_set.is_none() {
+            self.open_wakeup_set(epfd)?;
+        }
+        let is_known = |wakeup_set: &WakeupSet| wakeup_set.waiter.is_some_and(|waiter| waiter.is_current());
+        if let Some(wakeup_set) = self.wakeup_set.filter(|wakeup_set| !is_known(wakeup_set)) {
+            self.renew_waiter(wakeup_set);
+        }
+        if let Some(wakeup_set) = &mut self.wakeup_set {
+            wakeup_set.watch_daemon();
         }
         Ok(())
     }
@@ -53,12 +44,6 @@ impl State {
         self.wakeup_set = Some(wakeup_set);
         for interest in self.places.iter_mut().flatten() {
             let _ = interest.enlist(inner);
-        }
-        if wakeup_set.waiter.is_none_or(|waiter| !waiter.is_current()) {
-            self.renew_waiter(wakeup_set);
-        }
-        if let Some(wakeup_set) = &mut self.wakeup_set {
-            wakeup_set.watch_daemon();
         }
         Ok(())
     }
