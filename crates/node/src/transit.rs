@@ -11,7 +11,7 @@ use crate::quota::Charge;
 use core::ops::Bound::{Excluded, Unbounded};
 use crosslane_fabric::transit::{BEFORE, BEHIND};
 use crosslane_policy::Ring;
-use crosslane_shm::wake::{Receiver, Waker};
+use crosslane_shm::wake::Receiver;
 use crosslane_shm::{Inbound, Outbound};
 use crosslane_wire::{PortId, SegmentRange, TransitId, WaiterId};
 use rustix::io::Errno;
@@ -217,17 +217,8 @@ impl Transits {
         self.pumps.receiver_of(transit).filter(|(mine, _)| *mine == waiter).map(|(_, event)| event)
     }
 
-    /// A neighbour has said how this waiter on one side of a circuit is rung.
-    pub(crate) fn give_waker(
-        &mut self,
-        (transit, side): (TransitId, usize),
-        waiter: WaiterId,
-        waker: Option<Waker>,
-    ) {
-        self.tell_pump(Command::Waker { transit, leg: side, waiter, waker });
-    }
-
-    fn tell_pump(&mut self, command: Command) {
+    /// Commands the pump of a circuit.
+    pub(crate) fn tell_pump(&mut self, command: Command) {
         if let Err(error) = self.pumps.command(command) {
             tracing::warn!(%error, "pump does not do as it is told");
         }

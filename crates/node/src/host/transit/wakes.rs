@@ -3,6 +3,7 @@
 
 use crate::cable::Cable;
 use crate::host::Host;
+use crate::pump::Command;
 use crate::transit_wakes::{OwedWake, PassedAsk, PumpAsk};
 use crosslane_shm::wake::Waker;
 use crosslane_wire::control::Control;
@@ -20,7 +21,7 @@ impl Host {
         else {
             return false;
         };
-        self.transits.give_waker((transit, side), waiter, waker.take());
+        self.transits.tell_pump(Command::Waker { transit, leg: side, waiter, waker: waker.take() });
         true
     }
 
