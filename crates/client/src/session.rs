@@ -405,6 +405,11 @@ impl Session {
         }
     }
 
+    fn ask_with(&self, located: &Located, request: &Request) -> Result<Reply, SessionError> {
+        let answer = located.share(|memory| self.ask(request, &[memory]));
+        Ok(answer.ok_or_else(|| SessionError::Refused("the buffer is gone".to_owned()))??.0)
+    }
+
     /// Lets the far end of a circuit map a buffer.
     pub fn export_buffer(
         &self,
@@ -414,8 +419,7 @@ impl Session {
     ) -> Result<(), SessionError> {
         let &Located { id: buffer, len, reach, .. } = located;
         let request = Request::ExportBuffer { circuit, token, buffer, len, reach };
-        let answer = located.share(|memory| self.ask(&request, &[memory]));
-        match answer.ok_or_else(|| SessionError::Refused("the buffer is gone".to_owned()))??.0 {
+        match self.ask_with(located, &request)? {
             Reply::Done => Ok(()),
             _ => Err(SessionError::Unexpected("a buffer was shared")),
         }
@@ -425,8 +429,7 @@ impl Session {
     pub fn register_buffer(&self, located: &Located) -> Result<u32, SessionError> {
         let &Located { id: buffer, len, reach, .. } = located;
         let request = Request::RegisterBuffer { buffer, len, reach };
-        let answer = located.share(|memory| self.ask(&request, &[memory]));
-        match answer.ok_or_else(|| SessionError::Refused("the buffer is gone".to_owned()))??.0 {
+        match self.ask_with(located, &request)? {
             Reply::RegisteredBuffer { handle } => Ok(handle),
             _ => Err(SessionError::Unexpected("a buffer was to be registered")),
         }

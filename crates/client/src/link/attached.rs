@@ -25,7 +25,8 @@ pub type Granted = (Grant, &'static AtomicU32);
 #[derive(Debug)]
 pub struct Attached {
     session: ManuallyDrop<Session>,
-    status_page: StatusPage,
+    /// The daemon's words on circuits.
+    pub status_page: StatusPage,
     /// Answers that were not waited for and have not come yet.
     owed: Cell<u32>,
     /// Such an answer did not come within [`crate::session::ANSWER_TIMEOUT`].
@@ -41,11 +42,6 @@ impl Attached {
     /// The session, for messages without answers.
     pub fn session(&self) -> &Session {
         &self.session
-    }
-
-    /// The daemon's words on circuits.
-    pub fn status_page(&self) -> StatusPage {
-        self.status_page
     }
 
     /// Whether an answer that was owed was waited for in vain, since the daemon last ran.
@@ -168,7 +164,7 @@ pub fn begin<T>(
         keep(end)
     });
     if !matches!(begun, Ok(Some(_))) {
-        link.tell(&Request::Close { circuit, token, abort: true });
+        Linked::tell(link, &Request::Close { circuit, token, abort: true });
     }
     begun
 }
@@ -182,20 +178,12 @@ impl<L: Linked> Daemon for L {
         answer.flatten().ok_or(ResumeError::Never)
     }
 
-    fn wake(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> bool {
-        self.tell(&Request::Wake { circuit, token, waiter })
+    fn tell(&self, request: &Request) -> bool {
+        Linked::tell(self, request)
     }
 
     fn waker(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> Option<Waker> {
         self.ask(|session| session.waker(circuit, token, waiter)).flatten()
-    }
-
-    fn broken_off(&self, circuit: CircuitId, token: u64, why: &str) {
-        self.tell(&Request::Violated { circuit, token, text: why.to_owned() });
-    }
-
-    fn grow(&self, circuit: CircuitId, token: u64, generation: u32) {
-        self.tell(&Request::Grow { circuit, token, generation });
     }
 
     fn export_buffer(&self, circuit: CircuitId, token: u64, located: &Located) -> Result<(), BufferError> {
