@@ -4,6 +4,7 @@ use super::clock::now_ms;
 use crate::end::Daemon;
 use crate::offload::Offload;
 use crate::segments::Next;
+use crate::session::Answer;
 use crate::{BufferError, End, Failure, Grant, ResumeError, Session, SessionError};
 use core::cell::Cell;
 use core::mem::ManuallyDrop;
@@ -54,11 +55,7 @@ impl Attached {
     ///
     /// # Errors
     /// Those of `work`; [`SessionError::Late`] also if the daemon still owes an answer.
-    pub fn ask<T>(
-        &self,
-        waits: bool,
-        work: impl FnOnce(&Session) -> Result<T, SessionError>,
-    ) -> Result<T, SessionError> {
+    pub fn ask<T>(&self, waits: bool, work: impl FnOnce(&Session) -> Answer<T>) -> Answer<T> {
         self.session.tell_given_back();
         while self.owed.get() > 0 {
             let answer = self.session.late_answer(waits);
@@ -85,8 +82,8 @@ impl Attached {
         socket: BorrowedFd<'_>,
         patience: Duration,
         waits: bool,
-        elsewhere: impl FnOnce(&Session, &Request) -> Option<Result<Result<Grant, Plain>, SessionError>>,
-    ) -> Result<Result<Granted, Plain>, SessionError> {
+        elsewhere: impl FnOnce(&Session, &Request) -> Option<Answer<Result<Grant, Plain>>>,
+    ) -> Answer<Result<Granted, Plain>> {
         self.ask(waits, |session| {
             let close = |circuit, token| session.tell(&Request::Close { circuit, token, abort: true });
             let answer = match session.circuit_within(request, socket, patience) {
@@ -124,10 +121,10 @@ impl Attached {
 /// it ([`Daemon`]) follows.
 pub trait Linked: Sync + core::fmt::Debug {
     /// Does `work`, which asks for one answer; `None` if it failed.
-    fn ask<T>(&self, work: impl Fn(&Session) -> Result<T, SessionError>) -> Option<T>;
+    fn ask<T>(&self, work: impl Fn(&Session) -> Answer<T>) -> Option<T>;
 
     /// As [`Self::ask`], for what a stream cannot do without.
-    fn ask_surely<T>(&self, work: impl Fn(&Session) -> Result<T, SessionError>) -> Option<T> {
+    fn ask_surely<T>(&self, work: impl Fn(&Session) -> Answer<T>) -> Option<T> {
         self.ask(work)
     }
 
