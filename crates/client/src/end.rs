@@ -41,7 +41,7 @@ use crosslane_shm::wake::Waker;
 use crosslane_shm::{FarBuffer, Inbound, Load, Store, arm, wait};
 use crosslane_stream::zcopy::InvalidReference;
 use crosslane_stream::{Direction, OutOfOrder, Side};
-use crosslane_wire::local::{STATUS_ALIVE, STATUS_MOVING, status_reason};
+use crosslane_wire::local::{Request, STATUS_ALIVE, STATUS_MOVING, status_reason};
 use crosslane_wire::segment::{
     ORDER, RETENTION_MIN, RING_MIN, STATE, STATE_ATTACHED, STATE_DEAF, STATE_GONE, STATE_NONE, WANT_DATA,
     WANT_ROOM,
@@ -150,20 +150,20 @@ pub trait Daemon: Sync + core::fmt::Debug {
     /// Gets the next segments of the end after those of `generation`.
     fn next(&self, circuit: CircuitId, token: u64, generation: u32) -> Result<Next, ResumeError>;
 
+    /// Sends a message that has no answer; `false` if that failed.
+    fn tell(&self, _request: &Request) -> bool {
+        true
+    }
+
     /// Wakes the far side's waiter through the daemon; `false` if that failed.
-    fn wake(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> bool;
+    fn wake(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> bool {
+        self.tell(&Request::Wake { circuit, token, waiter })
+    }
 
     /// Gets the waker of the far side's waiter; `None` if only daemons can wake it.
     fn waker(&self, _circuit: CircuitId, _token: u64, _waiter: WaiterId) -> Option<Waker> {
         None
     }
-
-    /// Reports that this end aborted the stream because of `why`: the daemon resets the far end.
-    fn broken_off(&self, _circuit: CircuitId, _token: u64, _why: &str) {}
-
-    /// Reports that the ring of `generation` is as long as its segment and still too short: the daemon may move the
-    /// stream to a longer segment.
-    fn grow(&self, _circuit: CircuitId, _token: u64, _generation: u32) {}
 
     /// Lets the far end map a buffer of this program.
     fn export_buffer(&self, _circuit: CircuitId, _token: u64, _located: &Located) -> Result<(), BufferError> {
@@ -450,7 +450,8 @@ impl End {
     #[cold]
     pub fn give_up(&self, why: &str) {
         if self.break_off(libc::ECONNRESET) {
-            self.daemon.broken_off(self.circuit, self.token, why);
+            let (circuit, token, text) = (self.circuit, self.token, why.to_owned());
+            self.daemon.tell(&Request::Violated { circuit, token, text });
         }
     }
 

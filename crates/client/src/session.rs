@@ -99,13 +99,16 @@ impl SessionError {
     }
 }
 
+/// What comes of a request.
+pub type Answer<T> = Result<T, SessionError>;
+
 /// Path of the control socket: from the environment, or the default.
 pub fn socket_path() -> PathBuf {
     std::env::var_os(SOCKET_VARIABLE).map_or_else(|| PathBuf::from(DEFAULT_SOCKET), PathBuf::from)
 }
 
 /// The status page that came with a welcome.
-pub fn status_page(fds: &[OwnedFd]) -> Result<StatusPage, SessionError> {
+pub fn status_page(fds: &[OwnedFd]) -> Answer<StatusPage> {
     // The daemon sends it in any case; if it is missing, this process had no free descriptor for it.
     let page = fds.first().ok_or(SessionError::NoDescriptors)?;
     StatusPage::map(page).ok_or(SessionError::Unexpected("no status page"))
@@ -138,7 +141,7 @@ pub struct Session {
 
 impl Session {
     /// Connects to the daemon at `path`; the caller sends `Hello` next.
-    pub fn connect(path: &Path) -> Result<Self, SessionError> {
+    pub fn connect(path: &Path) -> Answer<Self> {
         let no_daemon = |errno| SessionError::NoDaemon { path: path.to_owned(), errno };
         let socket =
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -171,7 +174,7 @@ impl Session {
 
     /// Sends a request that has no answer. While the daemon is behind with reading, a `Note` is dropped; any other
     /// request waits, at most [`ANSWER_TIMEOUT`].
-    pub fn tell(&self, request: &Request) -> Result<(), SessionError> {
+    pub fn tell(&self, request: &Request) -> Answer<()> {
         match self.send(request, &[], SendFlags::DONTWAIT) {
             Err(SessionError::Lost(Errno::AGAIN)) if matches!(request, Request::Note { .. }) => Ok(()),
             Err(SessionError::Lost(Errno::AGAIN)) => self.send(request, &[], SendFlags::empty()),
@@ -180,27 +183,19 @@ impl Session {
     }
 
     /// Sends a request and waits for its answer and the descriptors that come with it, at most [`ANSWER_TIMEOUT`].
-    pub fn request(
-        &self,
-        request: &Request,
-        fds: &[BorrowedFd<'_>],
-    ) -> Result<(Reply, Vec<OwnedFd>), SessionError> {
+    pub fn request(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> Answer<(Reply, Vec<OwnedFd>)> {
         self.send(request, fds, SendFlags::empty())?;
         self.receive(RecvFlags::empty())
     }
 
     /// As [`Self::request`]; a refusal is an error.
-    pub(crate) fn ask(
-        &self,
-        request: &Request,
-        fds: &[BorrowedFd<'_>],
-    ) -> Result<(Reply, Vec<OwnedFd>), SessionError> {
+    pub(crate) fn ask(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> Answer<(Reply, Vec<OwnedFd>)> {
         accepted(self.request(request, fds)?)
     }
 
     /// Receives one answer to a request that was given up ([`SessionError::Late`]), and returns to the daemon what the answer
     /// granted. If `wait`, waits for the answer, at most [`ANSWER_TIMEOUT`]. [`SessionError::Late`]: it has still not come.
-    pub fn late_answer(&self, wait: bool) -> Result<(), SessionError> {
+    pub fn late_answer(&self, wait: bool) -> Answer<()> {
         let flags = if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
         match self.receive(flags)?.0 {
             Reply::Circuit { circuit, token, .. } => {
@@ -211,7 +206,7 @@ impl Session {
     }
 
     /// Requests a text: `Status`, `Metrics`, `Explain`, `Hosts`.
-    pub fn text(&self, request: &Request) -> Result<String, SessionError> {
+    pub fn text(&self, request: &Request) -> Answer<String> {
         let mut text = String::new();
         let (mut reply, _) = self.ask(request, &[])?;
         loop {
@@ -229,13 +224,13 @@ impl Session {
     }
 
     /// Sends `Hello` as a tool: a program without streams.
-    pub fn hello(&self, program: &str) -> Result<Reply, SessionError> {
+    pub fn hello(&self, program: &str) -> Answer<Reply> {
         Ok(self.hello_again(program, 0)?.0)
     }
 
     /// Sends `Hello` of a session that `ticket` resumes, or of a new one if that is 0. Returns the welcome, and descriptors for
     /// [`status_page`].
-    pub fn hello_again(&self, program: &str, ticket: u64) -> Result<(Reply, Vec<OwnedFd>), SessionError> {
+    pub fn hello_again(&self, program: &str, ticket: u64) -> Answer<(Reply, Vec<OwnedFd>)> {
         let version = crosslane_wire::PROTOCOL_VERSION;
         let hello = Request::Hello { version, program: program.to_owned(), ticket };
         let answer = match self.request(&hello, &[]) {
@@ -247,7 +242,7 @@ impl Session {
 
     /// Reads why the daemon has closed the session: the daemon sends the reason, then closes. If it left requests unread,
     /// the kernel reports a reset before the message that is queued.
-    fn last_words(&self, errno: Errno) -> Result<(Reply, Vec<OwnedFd>), SessionError> {
+    fn last_words(&self, errno: Errno) -> Answer<(Reply, Vec<OwnedFd>)> {
         let ask = || self.receive(RecvFlags::DONTWAIT);
         match (errno, ask()) {
             (_, Ok(answer)) => Ok(answer),
@@ -258,7 +253,7 @@ impl Session {
 
     /// Reports a listening socket to the daemon. For a socket in another network namespace than the daemon's, this makes
     /// the table of that namespace's sockets that the daemon needs.
-    pub fn listen(&self, socket: BorrowedFd<'_>) -> Result<(), SessionError> {
+    pub fn listen(&self, socket: BorrowedFd<'_>) -> Answer<()> {
         let mut reply = self.ask(&Request::Listen, &[socket])?.0;
         if reply == Reply::WantTable {
             let (flags, protocol) = (SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG));
@@ -273,11 +268,7 @@ impl Session {
     }
 
     /// Requests a circuit: `Connect`, `Accept` or `Adopt`, with the socket that proves the connection.
-    pub fn circuit(
-        &self,
-        request: &Request,
-        socket: BorrowedFd<'_>,
-    ) -> Result<Result<Grant, Plain>, SessionError> {
+    pub fn circuit(&self, request: &Request, socket: BorrowedFd<'_>) -> Answer<Result<Grant, Plain>> {
         self.circuit_within(request, socket, ANSWER_TIMEOUT)
     }
 
@@ -287,7 +278,7 @@ impl Session {
         request: &Request,
         socket: BorrowedFd<'_>,
         patience: Duration,
-    ) -> Result<Result<Grant, Plain>, SessionError> {
+    ) -> Answer<Result<Grant, Plain>> {
         // An adopted end has its state already, which comes with the answer.
         let (mut state, memory) = match request {
             Request::Adopt => (None, None),
@@ -342,12 +333,7 @@ impl Session {
     }
 
     /// Requests the segments of an end after those of `generation`; `None` if there are none (any more).
-    pub fn resume(
-        &self,
-        circuit: CircuitId,
-        token: u64,
-        generation: u32,
-    ) -> Result<Option<Next>, SessionError> {
+    pub fn resume(&self, circuit: CircuitId, token: u64, generation: u32) -> Answer<Option<Next>> {
         let (reply, fds) = self.ask(&Request::Resume { circuit, token, generation }, &[])?;
         match reply {
             Reply::Plain { .. } => Ok(None),
@@ -362,12 +348,7 @@ impl Session {
     }
 
     /// Registers an end's rings with the engine; returns the engine's handle, 0 if it does not take them.
-    pub fn register_rings(
-        &self,
-        circuit: CircuitId,
-        token: u64,
-        generation: u32,
-    ) -> Result<u32, SessionError> {
+    pub fn register_rings(&self, circuit: CircuitId, token: u64, generation: u32) -> Answer<u32> {
         match self.ask(&Request::RegisterRings { circuit, token, generation }, &[])?.0 {
             Reply::RegisteredRings { handle } => Ok(handle),
             _ => Err(SessionError::Unexpected("rings were to be registered")),
@@ -378,7 +359,7 @@ impl Session {
     ///
     /// # Errors
     /// [`SessionError::NoDescriptors`] if this process is at its descriptor limit.
-    pub fn waiter(&self) -> Result<(WaiterId, Receiver), SessionError> {
+    pub fn waiter(&self) -> Answer<(WaiterId, Receiver)> {
         let (reply, fds) = self.ask(&Request::Waiter, &[])?;
         match (reply, fds.into_iter().next()) {
             (Reply::Waiter { waiter, word }, Some(socket)) => Ok((waiter, Receiver::of(socket, word)?)),
@@ -391,12 +372,7 @@ impl Session {
     }
 
     /// Requests the waker of the far side's waiter on `circuit`; `None` if only daemons can wake it.
-    pub fn waker(
-        &self,
-        circuit: CircuitId,
-        token: u64,
-        waiter: WaiterId,
-    ) -> Result<Option<Waker>, SessionError> {
+    pub fn waker(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> Answer<Option<Waker>> {
         let (reply, fds) = self.ask(&Request::WantWaker { circuit, token, waiter }, &[])?;
         match (reply, fds.into_iter().next()) {
             (Reply::Waker { word: Some(word) }, Some(socket)) => Ok(Waker::of(socket, word).ok()),
@@ -405,28 +381,26 @@ impl Session {
         }
     }
 
+    fn ask_with(&self, located: &Located, request: &Request) -> Answer<Reply> {
+        let answer = located.share(|memory| self.ask(request, &[memory]));
+        Ok(answer.ok_or_else(|| SessionError::Refused("the buffer is gone".to_owned()))??.0)
+    }
+
     /// Lets the far end of a circuit map a buffer.
-    pub fn export_buffer(
-        &self,
-        circuit: CircuitId,
-        token: u64,
-        located: &Located,
-    ) -> Result<(), SessionError> {
+    pub fn export_buffer(&self, circuit: CircuitId, token: u64, located: &Located) -> Answer<()> {
         let &Located { id: buffer, len, reach, .. } = located;
         let request = Request::ExportBuffer { circuit, token, buffer, len, reach };
-        let answer = located.share(|memory| self.ask(&request, &[memory]));
-        match answer.ok_or_else(|| SessionError::Refused("the buffer is gone".to_owned()))??.0 {
+        match self.ask_with(located, &request)? {
             Reply::Done => Ok(()),
             _ => Err(SessionError::Unexpected("a buffer was shared")),
         }
     }
 
     /// Registers a buffer with the daemon's engine; returns the engine's handle, 0 if it does not take it.
-    pub fn register_buffer(&self, located: &Located) -> Result<u32, SessionError> {
+    pub fn register_buffer(&self, located: &Located) -> Answer<u32> {
         let &Located { id: buffer, len, reach, .. } = located;
         let request = Request::RegisterBuffer { buffer, len, reach };
-        let answer = located.share(|memory| self.ask(&request, &[memory]));
-        match answer.ok_or_else(|| SessionError::Refused("the buffer is gone".to_owned()))??.0 {
+        match self.ask_with(located, &request)? {
             Reply::RegisteredBuffer { handle } => Ok(handle),
             _ => Err(SessionError::Unexpected("a buffer was to be registered")),
         }
@@ -442,12 +416,7 @@ impl Session {
     }
 
     /// Requests a buffer of the program at the far end of a circuit; `None` if it is not exported to this circuit.
-    pub fn far_buffer(
-        &self,
-        circuit: CircuitId,
-        token: u64,
-        buffer: BufferId,
-    ) -> Result<Option<FarBuffer>, SessionError> {
+    pub fn far_buffer(&self, circuit: CircuitId, token: u64, buffer: BufferId) -> Answer<Option<FarBuffer>> {
         let (reply, fds) = self.ask(&Request::ImportBuffer { circuit, token, buffer }, &[])?;
         match reply {
             Reply::Buffer { shape: Some((len, reach)) } => {
@@ -459,13 +428,13 @@ impl Session {
         }
     }
 
-    fn send(&self, request: &Request, fds: &[BorrowedFd<'_>], flags: SendFlags) -> Result<(), SessionError> {
+    fn send(&self, request: &Request, fds: &[BorrowedFd<'_>], flags: SendFlags) -> Answer<()> {
         let bytes = codec::encode(request)?;
         retry(|| passing::send(&self.socket, &bytes, fds, flags))?;
         Ok(())
     }
 
-    fn answer_within(&self, patience: Duration) -> Result<(), SessionError> {
+    fn answer_within(&self, patience: Duration) -> Answer<()> {
         let until = Instant::now() + patience;
         let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
         let ready = retry(|| {
@@ -476,7 +445,7 @@ impl Session {
         if ready? == 0 { Err(SessionError::Late) } else { Ok(()) }
     }
 
-    fn receive(&self, flags: RecvFlags) -> Result<(Reply, Vec<OwnedFd>), SessionError> {
+    fn receive(&self, flags: RecvFlags) -> Answer<(Reply, Vec<OwnedFd>)> {
         let mut bytes = [0; MAX_MESSAGE];
         let received =
             match retry(|| passing::receive(&self.socket, &mut bytes, flags, passing::Owner::NOBODY)) {
@@ -493,7 +462,7 @@ impl Session {
 }
 
 /// An answer that is not a refusal.
-fn accepted((reply, fds): (Reply, Vec<OwnedFd>)) -> Result<(Reply, Vec<OwnedFd>), SessionError> {
+fn accepted((reply, fds): (Reply, Vec<OwnedFd>)) -> Answer<(Reply, Vec<OwnedFd>)> {
     match reply {
         Reply::Error { text } => Err(SessionError::Refused(text)),
         reply => Ok((reply, fds)),

@@ -8,6 +8,7 @@ use crosslane_client::{Daemon, End, Failure, Grant, ResumeError};
 use crosslane_shm::mem::new_segment;
 use crosslane_shm::ring::EASY;
 use crosslane_shm::{Inbound, Outbound, Store};
+use crosslane_wire::local::Request;
 use crosslane_wire::record::Kind;
 use crosslane_wire::segment::{CREDIT, LINE, RING, RING_MIN, segment_len};
 use crosslane_wire::{CircuitId, Tuple, WaiterId, Way};
@@ -34,9 +35,11 @@ impl Daemon for Alone {
         true
     }
 
-    fn broken_off(&self, circuit: CircuitId, token: u64, why: &str) {
-        assert_eq!((circuit, token), (CircuitId(1), 2));
-        BROKEN_OFF.with_borrow_mut(|told| told.push(why.to_owned()));
+    fn tell(&self, request: &Request) -> bool {
+        if let Request::Violated { circuit: CircuitId(1), token: 2, text } = request {
+            BROKEN_OFF.with_borrow_mut(|told| told.push(text.clone()));
+        }
+        true
     }
 }
 

@@ -29,12 +29,13 @@ use crate::attachment::Attachment;
 use crate::wait::{Limit, Patience, most_spinners, tid, time_left};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::link::Linked;
-use crosslane_client::link::wakers::{self, StreamWakers};
+use crosslane_client::link::wakers::{self, Wakers};
 use crosslane_client::link::{Advance, Receive, Send, Spinner, WaitFor};
 use crosslane_client::offload::Allowed;
 use crosslane_client::{End, Failure, Transferred};
 use crosslane_shm::shared_bytes::Part;
 use crosslane_shm::state::Chooser;
+use crosslane_shm::wake::Waker;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
 use crosslane_wire::local::Request;
@@ -45,8 +46,12 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use zcopy::Posts;
+
+/// Most wakers that a stream keeps; the far side has one or two at a time.
+const WAKERS: usize = 4;
 
 /// An ordered stream of bytes to another program. Closed when dropped: bytes that were sent are still delivered.
 ///
@@ -58,7 +63,7 @@ pub struct Stream {
     end: End,
     /// The kernel's idle TCP connection: it shows when the far program has ended.
     carrier: OwnedFd,
-    wakers: StreamWakers,
+    wakers: Mutex<Wakers<Arc<Waker>>>,
     receive_limit: Limit,
     send_limit: Limit,
     posts: Posts,
@@ -67,7 +72,7 @@ pub struct Stream {
 impl Stream {
     pub(crate) fn new(attachment: &'static Attachment, end: End, carrier: OwnedFd) -> Self {
         let (receive_limit, send_limit) = (Limit::none(), Limit::none());
-        let (wakers, posts) = (StreamWakers::default(), Posts::default());
+        let (wakers, posts) = (Mutex::new(Wakers::new(WAKERS)), Posts::default());
         Self { attachment, end, carrier, wakers, receive_limit, send_limit, posts }
     }
 

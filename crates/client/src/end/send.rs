@@ -11,6 +11,7 @@ use crosslane_shm::lock::{forget_busy, let_settle};
 use crosslane_shm::ring::{Gather, Source};
 use crosslane_stream::{Direction, handle_send};
 use crosslane_wire::WaiterId;
+use crosslane_wire::local::Request;
 use crosslane_wire::record::{Kind, MAX_PAYLOAD};
 use crosslane_wire::segment::{ORDER, RING_MIN};
 use std::io::IoSlice;
@@ -218,7 +219,9 @@ impl End {
         if self.shared.producer.may_grow() {
             self.shared.producer.request_grow();
         } else if sending.outgrown.swap(tx.number() + 1, Relaxed) != tx.number() + 1 {
-            self.daemon.grow(self.circuit, self.token, tx.number());
+            // The ring is as long as its segment: the daemon may move the stream to a longer one.
+            let (circuit, token, generation) = (self.circuit, self.token, tx.number());
+            self.daemon.tell(&Request::Grow { circuit, token, generation });
         }
     }
 

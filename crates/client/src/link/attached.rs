@@ -4,6 +4,7 @@ use super::clock::now_ms;
 use crate::end::Daemon;
 use crate::offload::Offload;
 use crate::segments::Next;
+use crate::session::Answer;
 use crate::{BufferError, End, Failure, Grant, ResumeError, Session, SessionError};
 use core::cell::Cell;
 use core::mem::ManuallyDrop;
@@ -25,7 +26,8 @@ pub type Granted = (Grant, &'static AtomicU32);
 #[derive(Debug)]
 pub struct Attached {
     session: ManuallyDrop<Session>,
-    status_page: StatusPage,
+    /// The daemon's words on circuits.
+    pub status_page: StatusPage,
     /// Answers that were not waited for and have not come yet.
     owed: Cell<u32>,
     /// Such an answer did not come within [`crate::session::ANSWER_TIMEOUT`].
@@ -43,11 +45,6 @@ impl Attached {
         &self.session
     }
 
-    /// The daemon's words on circuits.
-    pub fn status_page(&self) -> StatusPage {
-        self.status_page
-    }
-
     /// Whether an answer that was owed was waited for in vain, since the daemon last ran.
     pub fn hangs(&self) -> bool {
         self.hangs.get()
@@ -58,11 +55,7 @@ impl Attached {
     ///
     /// # Errors
     /// Those of `work`; [`SessionError::Late`] also if the daemon still owes an answer.
-    pub fn ask<T>(
-        &self,
-        waits: bool,
-        work: impl FnOnce(&Session) -> Result<T, SessionError>,
-    ) -> Result<T, SessionError> {
+    pub fn ask<T>(&self, waits: bool, work: impl FnOnce(&Session) -> Answer<T>) -> Answer<T> {
         self.session.tell_given_back();
         while self.owed.get() > 0 {
             let answer = self.session.late_answer(waits);
@@ -89,8 +82,8 @@ impl Attached {
         socket: BorrowedFd<'_>,
         patience: Duration,
         waits: bool,
-        elsewhere: impl FnOnce(&Session, &Request) -> Option<Result<Result<Grant, Plain>, SessionError>>,
-    ) -> Result<Result<Granted, Plain>, SessionError> {
+        elsewhere: impl FnOnce(&Session, &Request) -> Option<Answer<Result<Grant, Plain>>>,
+    ) -> Answer<Result<Granted, Plain>> {
         self.ask(waits, |session| {
             let close = |circuit, token| session.tell(&Request::Close { circuit, token, abort: true });
             let answer = match session.circuit_within(request, socket, patience) {
@@ -128,10 +121,10 @@ impl Attached {
 /// it ([`Daemon`]) follows.
 pub trait Linked: Sync + core::fmt::Debug {
     /// Does `work`, which asks for one answer; `None` if it failed.
-    fn ask<T>(&self, work: impl Fn(&Session) -> Result<T, SessionError>) -> Option<T>;
+    fn ask<T>(&self, work: impl Fn(&Session) -> Answer<T>) -> Option<T>;
 
     /// As [`Self::ask`], for what a stream cannot do without.
-    fn ask_surely<T>(&self, work: impl Fn(&Session) -> Result<T, SessionError>) -> Option<T> {
+    fn ask_surely<T>(&self, work: impl Fn(&Session) -> Answer<T>) -> Option<T> {
         self.ask(work)
     }
 
@@ -168,7 +161,7 @@ pub fn begin<T>(
         keep(end)
     });
     if !matches!(begun, Ok(Some(_))) {
-        link.tell(&Request::Close { circuit, token, abort: true });
+        Linked::tell(link, &Request::Close { circuit, token, abort: true });
     }
     begun
 }
@@ -182,20 +175,12 @@ impl<L: Linked> Daemon for L {
         answer.flatten().ok_or(ResumeError::Never)
     }
 
-    fn wake(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> bool {
-        self.tell(&Request::Wake { circuit, token, waiter })
+    fn tell(&self, request: &Request) -> bool {
+        Linked::tell(self, request)
     }
 
     fn waker(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> Option<Waker> {
         self.ask(|session| session.waker(circuit, token, waiter)).flatten()
-    }
-
-    fn broken_off(&self, circuit: CircuitId, token: u64, why: &str) {
-        self.tell(&Request::Violated { circuit, token, text: why.to_owned() });
-    }
-
-    fn grow(&self, circuit: CircuitId, token: u64, generation: u32) {
-        self.tell(&Request::Grow { circuit, token, generation });
     }
 
     fn export_buffer(&self, circuit: CircuitId, token: u64, located: &Located) -> Result<(), BufferError> {

@@ -42,7 +42,9 @@ pub trait Waking {
     fn ring(&self, waker: &Self::Waker) -> bool;
 
     /// A waker was forgotten; another thread may be about to ring it.
-    fn retire(&self, waker: Self::Waker);
+    fn retire(&self, waker: Self::Waker) {
+        drop(waker);
+    }
 
     /// Number of the present session with the daemon: wakers of earlier ones are not rung.
     fn session(&self) -> u32 {
@@ -121,22 +123,13 @@ impl<W: Clone> Wakers<W> {
     }
 }
 
-/// The wakers of one stream, for programs that own their descriptors: those of the far side's reader and writer, or of the next host
-/// on the path, which is another one when the stream has moved.
-#[derive(Debug)]
-pub struct StreamWakers(Mutex<Wakers<Arc<Waker>>>);
-
-impl Default for StreamWakers {
-    fn default() -> Self {
-        Self(Mutex::new(Wakers::new(4)))
-    }
-}
-
-impl Waking for StreamWakers {
+/// The wakers of one stream, for programs that own their descriptors: a few, those of the far side's reader and writer, or of the
+/// next host on the path, which is another one when the stream has moved.
+impl Waking for Mutex<Wakers<Arc<Waker>>> {
     type Waker = Arc<Waker>;
 
     fn with<T>(&self, work: impl FnOnce(&mut Wakers<Arc<Waker>>) -> T) -> Option<T> {
-        Some(work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+        Some(work(&mut self.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     fn keep(&self, waker: Waker) -> Arc<Waker> {
@@ -145,10 +138,6 @@ impl Waking for StreamWakers {
 
     fn ring(&self, waker: &Arc<Waker>) -> bool {
         waker.wake()
-    }
-
-    fn retire(&self, waker: Arc<Waker>) {
-        drop(waker);
     }
 }
 

@@ -216,21 +216,14 @@ impl Stream {
             return self.receive_copied(answer);
         };
         let mut patience = self.receive_limit.patience();
-        loop {
-            if let Some(count) = self.checked(self.end.take_landed(tid(), &line))? {
-                return Ok(count);
+        while !self.end.has_landed(&line) && !self.is_ready(WaitFor::Data) {
+            let landed = || self.end.has_landed(&line);
+            if let Err(error) = self.pause_until(WaitFor::Data, &mut patience, landed) {
+                return self.checked(self.end.take_back(tid(), &line))?.ok_or(error);
             }
-            if !self.is_ready(WaitFor::Data) && !self.end.has_landed(&line) {
-                match self.pause_until(WaitFor::Data, &mut patience, || self.end.has_landed(&line)) {
-                    Ok(()) => continue,
-                    Err(error) => return self.checked(self.end.take_back(tid(), &line))?.ok_or(error),
-                }
-            }
-            if let Some(count) = self.checked(self.end.take_back(tid(), &line))? {
-                return Ok(count);
-            }
-            return self.receive_copied(answer);
         }
+        let landed = self.checked(self.end.take_offered(tid(), &line))?;
+        landed.map_or_else(|| self.receive_copied(answer), Ok)
     }
 
     /// Receives the following bytes of the stream into `target`; the far program writes them there if it can map it

@@ -12,7 +12,7 @@ static ANNOUNCED: Published<AtomicU32> = Published::new();
 
 /// This session has a listener: from now on its status page counts announced connections.
 pub fn listens() {
-    let word = process::on_session(|link| Ok(link.status_page().word(STATUS_ANNOUNCED))).flatten();
+    let word = process::on_session(|link| Ok(link.status_page.word(STATUS_ANNOUNCED))).flatten();
     if word.is_some() {
         ANNOUNCED.set(word);
     }

@@ -243,7 +243,7 @@ fn drop_link(state: &mut State) {
     if let Some(link) = state.link.take() {
         let _ = rustix::net::shutdown(link.attached.session().socket(), rustix::net::Shutdown::Both);
         state.retired.replace(link.socket()).into_iter().for_each(internal_fds::close);
-        let own = Some((link.ticket, link.attached.status_page()));
+        let own = Some((link.ticket, link.attached.status_page));
         state.former = Some(Former { own, daemon: link.daemon, since: Instant::now() });
         state.tried = None;
         watch::forget();

@@ -108,6 +108,12 @@ impl End {
         self.end_offer(bytes, line)
     }
 
+    /// Ends the offer, by [`Self::take_landed`] or else by [`Self::take_back`].
+    pub fn take_offered(&self, tid: u32, line: &Landing<'_>) -> Result<Option<usize>, Failure> {
+        let landed = self.take_landed(tid, line)?;
+        if landed.is_some() { Ok(landed) } else { self.take_back(tid, line) }
+    }
+
     /// Withdraws the offer; waits while the far side writes. Returns how many bytes it has written, if any; it never writes after that.
     pub fn take_back(&self, tid: u32, line: &Landing<'_>) -> Result<Option<usize>, Failure> {
         let _guard = self.lock_receiving_surely(tid)?;

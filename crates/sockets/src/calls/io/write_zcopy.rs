@@ -56,9 +56,7 @@ pub fn receive(
     };
     waiters::wake(end, wake);
     let outcome = wait::wait_until(fd, end, WaitFor::Data, deadline, || end.has_landed(&line));
-    let landed = end.take_landed(thread::tid(), &line)?;
-    let landed = if landed.is_none() { end.take_back(thread::tid(), &line)? } else { landed };
-    Ok(match (landed, outcome) {
+    Ok(match (end.take_offered(thread::tid(), &line)?, outcome) {
         (Some(count), _) => Landed::Bytes(count),
         (None, Ok(())) => Landed::Ring(true),
         (None, Err(errno)) => Landed::Errno(errno),
