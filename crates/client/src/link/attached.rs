@@ -85,16 +85,17 @@ impl Attached {
         elsewhere: impl FnOnce(&Session, &Request) -> Option<Answer<Result<Grant, Plain>>>,
     ) -> Answer<Result<Granted, Plain>> {
         self.ask(waits, |session| {
-            let close = |circuit, token| session.tell(&Request::Close { circuit, token, abort: true });
+            // An end that was to be adopted has other holders.
+            let close = |circuit, token| match request {
+                Request::Adopt => Ok(()),
+                _ => session.tell(&Request::Close { circuit, token, abort: true }),
+            };
             let answer = match session.circuit_within(request, socket, patience) {
                 Err(error @ SessionError::NoRoom { circuit, token }) => {
                     match elsewhere(session, &Request::Adopt) {
                         Some(Ok(Ok(grant))) => Ok(grant),
                         failed => {
-                            // An end that was to be adopted has other holders.
-                            if *request != Request::Adopt {
-                                close(circuit, token)?;
-                            }
+                            close(circuit, token)?;
                             return Err(failed.and_then(Result::err).unwrap_or(error));
                         }
                     }
