@@ -2,6 +2,8 @@
  * between. Not on posted stores. */
 #include "epoll.h"
 
+#include <sys/syscall.h>
+
 enum { PIPE, CONNECTION, OTHER_PIPE, KINDS, ORDERS = 4, ROUNDS = 15 };
 
 static const int orders[ORDERS][KINDS] = {{PIPE, CONNECTION, OTHER_PIPE},
@@ -37,19 +39,30 @@ static void told(const int *from, int done)
     _exit(0);
 }
 
-static void await_state(pid_t pid, char state)
+static char state_of(pid_t pid)
 {
     char path[64], text[256];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    for (int held = 0; held < 3; usleep(1000)) {
-        int fd = open(path, O_RDONLY);
-        ssize_t got = read(fd, text, sizeof text - 1);
-        CHECK(got > 0 && close(fd) == 0);
-        text[got] = 0;
-        const char *name_end = strrchr(text, ')');
-        CHECK(name_end != NULL && name_end[2] != 'Z');
-        held = name_end[2] == state ? held + 1 : 0;
-    }
+    int fd = open(path, O_RDONLY);
+    ssize_t got = read(fd, text, sizeof text - 1);
+    CHECK(got > 0 && close(fd) == 0);
+    text[got] = 0;
+    const char *name_end = strrchr(text, ')');
+    CHECK(name_end != NULL && name_end[2] != 'Z');
+    return name_end[2];
+}
+
+/* Whether it sleeps in a wait of epoll, and not in a request to the daemon. */
+static int waits(pid_t pid)
+{
+    char path[64], text[256];
+    snprintf(path, sizeof path, "/proc/%d/syscall", (int)pid);
+    int fd = open(path, O_RDONLY);
+    ssize_t got = read(fd, text, sizeof text - 1);
+    CHECK(got > 0 && close(fd) == 0);
+    text[got] = 0;
+    long number = strtol(text, NULL, 10);
+    return text[0] != 'r' && (number == SYS_epoll_wait || number == SYS_epoll_pwait || number == SYS_epoll_pwait2);
 }
 
 int main(void)
@@ -67,9 +80,11 @@ int main(void)
     }
     CHECK(close(ends[1]) == 0 && close(gate[1]) == 0);
     for (int round = 0; round < ROUNDS * ORDERS; round++) {
-        await_state(child, 'S');
+        for (int held = 0; held < 3; usleep(1000))
+            held = state_of(child) == 'S' && waits(child) ? held + 1 : 0;
         CHECK(kill(child, SIGSTOP) == 0);
-        await_state(child, 'T');
+        while (state_of(child) != 'T')
+            usleep(1000);
         for (int i = 0; i < KINDS; i++)
             CHECK(write(to[orders[round % ORDERS][i]], "x", 1) == 1);
         CHECK(kill(child, SIGCONT) == 0);
