@@ -76,7 +76,10 @@ impl PingPong {
             let made = made.with_context(|| format!("start {compiler}"))?;
             ensure!(made.status.success(), "{compiler}: {}", String::from_utf8_lossy(&made.stderr));
         }
-        let agent = file(folder, &format!("agent-{name}-{}", hosts.interface), &agent(hosts)?)?;
+        // Both hosts may have one file system, and one name to the kernel: they would write to the same files of Open MPI's.
+        let own = folder.join("far");
+        fs::create_dir_all(&own)?;
+        let agent = file(folder, &format!("agent-{name}-{}", hosts.interface), &agent(hosts, &own)?)?;
         fs::set_permissions(&agent, fs::Permissions::from_mode(0o755))?;
         Ok(Self { mpi, program, agent })
     }
@@ -134,19 +137,20 @@ impl PingPong {
     }
 }
 
-/// A script that is called like ssh, with the host and the shell command to run there.
-fn agent(hosts: &Hosts<'_>) -> Result<String> {
+/// A script that is called like ssh, with the host and the shell command to run there; `own` is the far host's `TMPDIR`.
+fn agent(hosts: &Hosts<'_>, own: &Path) -> Result<String> {
     let mut text = "#!/bin/sh\n# [-x] HOST WORD..: the words for a shell on that host, as ssh has it.\n\
          if [ \"$1\" = -x ]; then shift; fi\nhost=$1\nshift\ncase $host in\n"
         .to_owned();
-    for (name, start) in [hosts.near, hosts.far] {
+    let own = format!("export TMPDIR={}; ", own.display());
+    for ((name, start), set) in [(hosts.near, ""), (hosts.far, &*own)] {
         // UCX looks for interfaces in /sys, which must show the host's own network.
         let shell = start("unshare")?;
         let words = std::iter::once(shell.get_program()).chain(shell.get_args());
         let words: Vec<String> = words.map(|word| quoted(&word.to_string_lossy())).collect();
         writeln!(
             text,
-            "{name}) exec {} --mount /bin/sh -c \"mount -t sysfs sysfs /sys; $*\" ;;",
+            "{name}) exec {} --mount /bin/sh -c \"mount -t sysfs sysfs /sys; {set}$*\" ;;",
             words.join(" ")
         )?;
     }
@@ -173,10 +177,13 @@ mod tests {
         };
         let hosts = Hosts { near: ("h1", &start), far: ("h2", &start), interface: "lo" };
         fs::create_dir_all(&folder).unwrap();
-        let path = file(&folder, "agent", &agent(&hosts).unwrap()).unwrap();
+        let path = file(&folder, "agent", &agent(&hosts, Path::new("/far")).unwrap()).unwrap();
         let run = |words: &[&str]| Command::new("sh").arg(&path).args(words).output().unwrap();
         let said = String::from_utf8(run(&["-x", "h2", "a", "b"]).stdout).unwrap();
-        assert_eq!(said.trim(), "it's unshare --mount /bin/sh -c mount -t sysfs sysfs /sys; a b");
+        assert_eq!(
+            said.trim(),
+            "it's unshare --mount /bin/sh -c mount -t sysfs sysfs /sys; export TMPDIR=/far; a b"
+        );
         assert!(!run(&["h3", "a"]).status.success());
         fs::remove_dir_all(&folder).unwrap();
     }
