@@ -129,7 +129,7 @@ impl End {
         }
         let mut bytes = vec![0; usize::try_from(to.saturating_sub(from).min(cap)).unwrap_or(0)];
         let mut done = 0;
-        while done < bytes.length() {
+        while done < bytes.len() {
             done += kept.copy(cap, from.wrapping_add(done as u64), &mut bytes[done..]);
         }
         // If this process is killed in between, the ring keeps nothing, rather than wrong bytes.

@@ -42,11 +42,11 @@ pub struct Gather<'a> {
 }
 
 impl<'a> Gather<'a> {
-    /// At most `most` bytes of `buffers`, from their byte `skip` on.
+    /// `len` bytes of `buffers`, from their byte `skip` on, which must be there.
     #[must_use]
-    pub fn new(buffers: &'a [IoSlice<'a>], skip: usize, most: usize) -> Self {
-        let all: usize = buffers.iter().map(|buffer| buffer.len()).sum();
-        Self { buffers, skip, len: all.saturating_sub(skip).min(most) }
+    pub fn new(buffers: &'a [IoSlice<'a>], skip: usize, len: usize) -> Self {
+        debug_assert!(skip + len <= buffers.iter().map(|buffer| buffer.len()).sum(), "not so many bytes");
+        Self { buffers, skip, len }
     }
 }
 
@@ -80,9 +80,9 @@ mod tests {
         let all: Vec<u8> = (0..30).collect();
         let buffers = [0..3, 3..3, 3..10, 10..30].map(|range: Range<usize>| IoSlice::new(&all[range]));
         for skip in 0..=30 {
-            for most in 0..=31 {
-                let gather = Gather::new(&buffers, skip, most);
-                let expected = &all[skip..(skip + most).min(30)];
+            for len in 0..=30 - skip {
+                let gather = Gather::new(&buffers, skip, len);
+                let expected = &all[skip..skip + len];
                 assert_eq!(gather.length(), expected.len());
                 assert_eq!(gather.slices().collect::<Vec<_>>().concat(), expected);
                 let (from, to) = (expected.len() / 3, expected.len() - expected.len() / 4);
