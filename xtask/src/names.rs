@@ -1,4 +1,4 @@
-//! Tests that the documents name: each must exist, so that a reader can run it.
+//! Tests that the documents name: each must exist, so that a reader can run it. And names of tests begin with what they test.
 
 use crate::sources::{entries, read, rust_files, shown};
 use anyhow::{Result, ensure};
@@ -12,8 +12,24 @@ const BEHAVIOURS: &[&str] = &["crates/sockets/tests/c", "crates/sockets/tests/di
 /// A name with as many underscores as this, or one that is cut short by `..`, is taken for a test's.
 const UNDERSCORES: usize = 3;
 
-/// Fails on a name of a test in `docs/*.md` that no Rust source and no behaviour in C has.
+/// A test whose name begins so is not found by what it tests (docs/testing.md, "Names").
+const FILLERS: &[&str] = &[
+    "a", "an", "the", "what", "whatever", "who", "whoever", "one", "nobody", "nothing", "of", "it", "no",
+    "every",
+];
+
+/// Fails on a name of a test in `docs/*.md` that no Rust source and no behaviour in C has, and on a test with a name that begins
+/// with a filler.
 pub(crate) fn check(root: &Path) -> Result<()> {
+    let mut fillers = Vec::new();
+    for file in rust_files(root)? {
+        fillers.extend(unfindable(&read(&file)?).map(|name| format!("{}: {name}", shown(root, &file))));
+    }
+    ensure!(
+        fillers.is_empty(),
+        "names of tests begin with what they test, these do not:\n  {}",
+        fillers.join("\n  ")
+    );
     let known = known(root)?;
     let (mut missing, mut found) = (Vec::new(), 0);
     for file in documents(root)? {
@@ -29,6 +45,13 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     ensure!(found > 0, "no name of a test was found at all: this check looks at the wrong place");
     println!("names: {found} names in documents, all of which exist");
     Ok(())
+}
+
+/// Names of functions behind `#[test]` that begin with a filler.
+fn unfindable(source: &str) -> impl Iterator<Item = &str> {
+    let tests =
+        source.split("#[test]\n").skip(1).filter_map(|rest| rest.split_once("fn ")?.1.split('(').next());
+    tests.filter(|name| name.split('_').next().is_some_and(|first| FILLERS.contains(&first)))
 }
 
 fn documents(root: &Path) -> Result<Vec<std::path::PathBuf>> {
@@ -89,6 +112,14 @@ mod tests {
         let text = "see `pair`: `wake_for_data_is_not_lost` and `lock::lock_of_a..`, `io_uring`, `--no_such_flag_at_all`";
         let names: Vec<_> = quoted(text).filter(|name| is_test(name)).collect();
         assert_eq!(names, ["wake_for_data_is_not_lost", "lock_of_a.."]);
+    }
+
+    #[test]
+    fn names_that_begin_with_a_filler_are_found() {
+        let mark = "#[test]";
+        let source =
+            format!("fn a_helper() {{}}\n{mark}\n#[ignore]\nfn the_ring() {{}}\n{mark}\nfn thering() {{}}\n");
+        assert_eq!(unfindable(&source).collect::<Vec<_>>(), ["the_ring"]);
     }
 
     #[test]

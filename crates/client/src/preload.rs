@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_leads_to_the_path() {
+    fn preload_name_leads_to_the_path() {
         let expanded = |lib: &str| {
             let name = name(Path::new("/usr/bin/env")).into_string().expect("text").replace("$LIB", lib);
             std::fs::canonicalize(name).expect("a file")

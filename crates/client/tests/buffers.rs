@@ -81,7 +81,7 @@ fn pair(transit: bool) -> (End, End, &'static Both) {
 }
 
 #[test]
-fn a_buffer_is_shared_and_asked_for_once_and_forgotten_when_it_is_given_back() {
+fn buffer_is_exported_once_and_forgotten_when_it_is_freed() {
     let (client, server, daemon) = pair(false);
     let mut buffer = Buffer::new(100_000).unwrap();
     for round in 0..3 {
@@ -113,7 +113,7 @@ fn a_buffer_is_shared_and_asked_for_once_and_forgotten_when_it_is_given_back() {
 }
 
 #[test]
-fn an_end_keeps_buffers_within_bounds_and_none_after_its_end() {
+fn buffers_of_an_end_are_bounded_and_go_with_it() {
     let (client, server, _) = pair(false);
     let count = || far::usage(tid()).unwrap();
     let large: Vec<_> = (0..6).map(|_| OpenBuffer::new(300 << 20).unwrap()).collect();

@@ -124,7 +124,7 @@ fn bytes_arrive_in_order_while_the_ring_grows() {
 }
 
 #[test]
-fn a_full_ring_is_pressed_before_a_sender_counts_as_blocked() {
+fn ring_that_is_full_grows_before_a_sender_counts_as_blocked() {
     let pair = pair_of(2 * EASY);
     let (client, blocked) = (&pair.client, &pair.client.shared().sending.blocked);
     while send(client, &[1; 100_000]).is_ok() {}
@@ -193,7 +193,7 @@ fn downgrade_is_exact_to_the_byte_even_in_a_full_ring() {
 }
 
 #[test]
-fn a_waiter_is_rung_once_for_each_request() {
+fn waiter_is_woken_once_for_each_request() {
     let pair = pair();
     assert!(!pair.server.has_data(TID));
     assert!(pair.server.want_data(WaiterId(5)));
@@ -307,7 +307,7 @@ fn gathered_sends_are_edges_and_bells_and_can_be_peeked_at() {
 }
 
 #[test]
-fn the_end_comes_after_what_was_gathered() {
+fn end_comes_after_what_was_gathered() {
     let pair = pair();
     let lines = fall_behind(&pair);
     for _ in 0..300 {
@@ -344,7 +344,7 @@ fn lies_of_the_peer_reset_the_stream_and_nothing_else() {
 }
 
 #[test]
-fn a_dead_circuit_delivers_what_arrived_and_then_fails() {
+fn circuit_that_died_delivers_what_arrived_and_then_fails() {
     let pair = pair();
     send(&pair.client, b"made it").unwrap();
     pair.status[0].store(1, Ordering::Relaxed);
@@ -356,7 +356,7 @@ fn a_dead_circuit_delivers_what_arrived_and_then_fails() {
 
 /// A far end that says all, ends and is gone at any moment of a receive: its end is heard, and no reset.
 #[test]
-fn a_far_end_that_ends_and_dies_at_once_is_heard_to_the_end() {
+fn far_end_that_ends_and_dies_at_once_is_received_to_the_end() {
     for round in 0..2000_u32 {
         let pair = pair_of(RING_MIN);
         let status = pair.status[0];
@@ -398,7 +398,7 @@ fn bytes_to_a_far_end_that_left_fail_as_tcp_has_it() {
 }
 
 #[test]
-fn a_far_end_that_was_killed_does_not_let_its_sender_wait_for_room() {
+fn far_end_that_was_killed_does_not_let_its_sender_wait_for_room() {
     let pair = pair();
     pair.client.refresh(TID);
     while send(&pair.client, &[1; 10_000]).is_ok() {}
@@ -432,7 +432,7 @@ fn operations_are_advanced_until_they_are_done() {
 
 /// What was received before a stream ended counts, and the end is told behind it.
 #[test]
-fn a_receive_that_meets_the_end_says_how_much_came() {
+fn receive_that_meets_the_end_returns_how_much_came() {
     let pair = pair();
     let mut into = [0; 8];
     let mut whole = [IoSliceMut::new(&mut into)];

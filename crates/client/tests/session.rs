@@ -77,7 +77,7 @@ fn notes_are_dropped_rather_than_waited_for() {
 }
 
 #[test]
-fn an_answer_that_was_not_waited_for_is_given_back() {
+fn answer_that_was_not_waited_for_is_given_back() {
     let (session, daemon) = pair();
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     let patience = Duration::from_millis(10);

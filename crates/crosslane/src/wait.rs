@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_can_be_set_and_taken_away() {
+    fn limit_can_be_set_and_taken_away() {
         let limit = Limit::none();
         assert_eq!(limit.patience().end(), None);
         limit.set(Some(Duration::from_secs(1)));

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_leaves_its_processor_and_may_come_back() {
+    fn thread_leaves_its_processor_and_may_come_back() {
         let before = sched_getaffinity(None).unwrap();
         for _ in 0..20 {
             let from = sched_getcpu();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn it_rests_between_steps() {
+    fn moving_apart_rests_between_steps() {
         if step_aside() {
             assert!(!step_aside(), "at once again");
         }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_bound_stays_bound() {
+    fn thread_that_is_bound_stays_bound() {
         std::thread::spawn(|| {
             let mut one = CpuSet::new();
             one.set(sched_getcpu());

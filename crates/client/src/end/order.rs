@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_call_waits_for_a_long_one_of_its_process_though_the_shared_lock_is_free() {
+    fn order_has_a_short_call_wait_for_a_long_one_of_its_process() {
         let (shared, order) = (SharedLock::default(), Lock::new());
         let tid = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
         let long = order.lock(tid + 1).unwrap();

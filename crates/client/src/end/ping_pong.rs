@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn one_way_there_are_no_turns_and_a_long_answer_is_a_flood() {
+    fn turns_end_one_way_and_with_a_long_answer() {
         let (out, into) = (Side::default(), Side::default());
         assert!((0..9).all(|at| !out.is_turn(7, at << 20, &into, 0)));
         assert!(into.is_turn(7, 0, &out, 9 << 20) && into.is_turn(7, LONGEST - 1, &out, 9 << 20));
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_only_sends_has_no_turn_when_another_receives() {
+    fn turns_are_none_of_a_thread_that_only_sends() {
         let (out, into) = (Side::default(), Side::default());
         for round in 0..5 {
             assert!(!out.is_turn(7, round, &into, round));

@@ -147,7 +147,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn the_waker_that_was_not_rung_for_the_longest_time_is_forgotten_first() {
+    fn waker_that_was_not_rung_for_longest_is_forgotten_first() {
         let owner = |waiter| Owner { host: Ipv4Addr::LOCALHOST.into(), between: None, waiter, session: 1 };
         let mut wakers = Wakers::new(2);
         assert_eq!(wakers.keep(owner(1), "one"), [None, None]);

@@ -33,7 +33,7 @@ fn take_all(client: &End, (answer, line): (&OpenBuffer, &Landing<'_>), back: boo
 }
 
 #[test]
-fn what_was_written_before_the_move_comes_once() {
+fn answer_written_before_the_move_comes_once() {
     for case in 0..32 {
         let [taken, behind, twice, client_first, back] = [1, 2, 4, 8, 16].map(|bit| case & bit != 0);
         let answer = OpenBuffer::new(4096).unwrap();
@@ -75,7 +75,7 @@ fn what_was_written_before_the_move_comes_once() {
 }
 
 #[test]
-fn an_answer_that_lies_untaken_is_not_overtaken_by_a_receive() {
+fn answer_that_lies_untaken_is_not_overtaken_by_a_receive() {
     let answer = OpenBuffer::new(4096).unwrap();
     let (rig, line) = answered(&answer);
     let client = &rig.ends[0];
@@ -114,7 +114,7 @@ fn after_a_move_the_first_request_goes_by_the_ring_and_the_next_is_written_again
 
 /// The daemons counted before it was written: its sender learns that, and sends it again.
 #[test]
-fn what_the_daemons_did_not_count_is_not_taken() {
+fn answer_that_the_daemons_did_not_count_is_not_taken() {
     for back in [false, true] {
         let rig = Rig::new(RING_MAX, false);
         let [client, server] = &rig.ends;
@@ -136,7 +136,7 @@ fn what_the_daemons_did_not_count_is_not_taken() {
 }
 
 #[test]
-fn an_answer_that_is_written_while_the_stream_moves_is_sent_again() {
+fn answer_that_is_written_while_the_stream_moves_is_sent_again() {
     for client_first in [false, true] {
         let rig = Rig::new(RING_MAX, false);
         let [client, server] = &rig.ends;

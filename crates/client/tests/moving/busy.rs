@@ -35,7 +35,7 @@ fn while_kept<T>(lock: &SharedLock, work: impl FnOnce() -> T) -> (T, bool) {
 }
 
 #[test]
-fn nothing_is_announced_and_the_caller_hears_why() {
+fn announcement_fails_and_the_caller_learns_why() {
     let rig = Rig::new(RING_MAX, false);
     let [client, server] = &rig.ends;
     let source = registered(0, LEN);
@@ -49,7 +49,7 @@ fn nothing_is_announced_and_the_caller_hears_why() {
 }
 
 #[test]
-fn what_is_announced_stands_as_before_and_is_taken_back_in_the_end() {
+fn announcement_stands_as_before_and_is_withdrawn_in_the_end() {
     for fetched in [0, 40_000, LEN] {
         let rig = Rig::new(RING_MAX, false);
         let [client, server] = &rig.ends;
@@ -77,7 +77,7 @@ fn what_is_announced_stands_as_before_and_is_taken_back_in_the_end() {
 }
 
 #[test]
-fn who_keeps_the_lock_for_ever_ends_the_stream_not_the_call() {
+fn lock_that_is_kept_for_ever_ends_the_stream_not_the_call() {
     let rig = Rig::new(RING_MAX, false);
     let client = &rig.ends[0];
     let (source, answer) = (registered(0, LEN), OpenBuffer::new(4096).unwrap());
@@ -93,7 +93,7 @@ fn who_keeps_the_lock_for_ever_ends_the_stream_not_the_call() {
 }
 
 #[test]
-fn what_is_offered_is_taken_back_in_the_end() {
+fn offer_is_withdrawn_in_the_end() {
     for len in [0, 1000] {
         let rig = Rig::new(RING_MAX, false);
         let [client, server] = &rig.ends;
@@ -116,7 +116,7 @@ fn what_is_offered_is_taken_back_in_the_end() {
 }
 
 #[test]
-fn nothing_is_offered_and_the_caller_hears_why() {
+fn offer_fails_and_the_caller_learns_why() {
     let rig = Rig::new(RING_MAX, false);
     let client = &rig.ends[0];
     let answer = OpenBuffer::new(4096).unwrap();

@@ -91,7 +91,7 @@ fn memory_that_is_none_comes_by_the_ring() {
 }
 
 #[test]
-fn a_source_that_was_refused_often_has_nobody_asked_for_its_buffers() {
+fn source_that_was_refused_often_has_nobody_asked_for_its_buffers() {
     let rig = Rig::new(RING_MAX, false);
     let [client, server] = &rig.ends;
     for round in 1..10 {
@@ -136,7 +136,7 @@ fn descriptors_that_cannot_be_end_the_stream() {
 }
 
 #[test]
-fn a_source_that_takes_back_and_says_nothing_or_nonsense_is_given_up() {
+fn source_that_withdraws_and_says_nothing_or_nonsense_is_given_up() {
     for verdict in [None, Some(word(1, 4999)), Some(word(1, 5001)), Some(word(1, u32::MAX)), Some(word(2, 0))]
     {
         let rig = Rig::new(RING_MAX, false);
@@ -198,7 +198,7 @@ fn more_was_written_than_was_offered() {
 }
 
 #[test]
-fn what_another_circuit_says_of_an_offer_says_nothing() {
+fn offer_is_not_answered_by_another_circuit() {
     let rig = Rig::new(RING_MAX, false);
     let ([client, server], answer) = (&rig.ends, OpenBuffer::new(4096).unwrap());
     let line = offer(client, b"request", &answer);
@@ -220,7 +220,7 @@ fn what_another_circuit_says_of_an_offer_says_nothing() {
 }
 
 #[test]
-fn nothing_written_ends_an_offer_and_the_answer_comes_by_the_ring() {
+fn offer_ends_with_nothing_written_and_the_answer_comes_by_the_ring() {
     let rig = Rig::new(RING_MAX, false);
     let ([client, server], answer) = (&rig.ends, OpenBuffer::new(4096).unwrap());
     let line = offer(client, b"request", &answer);
@@ -233,7 +233,7 @@ fn nothing_written_ends_an_offer_and_the_answer_comes_by_the_ring() {
 }
 
 #[test]
-fn a_claim_that_is_never_given_back_holds_up_for_a_while_only() {
+fn claim_that_is_never_given_back_holds_up_for_a_while_only() {
     let rig = Rig::new(RING_MAX, false);
     let (client, answer) = (&rig.ends[0], OpenBuffer::new(4096).unwrap());
     let line = offer(client, b"request", &answer);
@@ -266,7 +266,7 @@ fn places_that_are_none_are_not_written_and_the_answer_comes_by_the_ring() {
 }
 
 #[test]
-fn a_sink_that_wants_the_ring_gets_it() {
+fn sink_that_wants_the_ring_gets_it() {
     for mode in [1, u64::MAX] {
         let rig = Rig::new(RING_MAX, false);
         rig.mover().forge(0, MODE, mode);

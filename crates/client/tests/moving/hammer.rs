@@ -199,7 +199,7 @@ fn ring(seed: u64) -> u64 {
 }
 
 #[test]
-fn one_sender_takes_back_at_random() {
+fn sender_withdraws_at_random() {
     go_all((1..9).map(|seed| Run { peeks: seed % 2 == 0, ring_max: ring(seed), ..Run::of(seed, 1) }));
 }
 

@@ -57,7 +57,7 @@ fn limits_that_cannot_be() {
 }
 
 #[test]
-fn what_has_landed_is_rubbish() {
+fn landed_count_that_is_rubbish() {
     for told in [u64::MAX, RETENTION * 2, 1 << 40] {
         let rig = Rig::new(4 * RETENTION, true);
         rig.mover().forge(0, ACKED, told);
@@ -82,7 +82,7 @@ fn what_has_landed_is_rubbish() {
 }
 
 #[test]
-fn a_daemon_that_has_no_segments_ends_the_stream() {
+fn daemon_that_has_no_segments_ends_the_stream() {
     let rig = rig(false, 0);
     rig.hosts[0].status.store(status_word(1, 0), Ordering::Relaxed);
     assert_eq!(send(&rig.ends[0], b"x"), Err(Failure::Reset));

@@ -50,7 +50,7 @@ fn answers_shorter_equal_and_longer_than_the_place() {
 }
 
 #[test]
-fn an_offer_is_void_if_bytes_were_sent_before_it_was_seen() {
+fn offer_is_void_if_bytes_were_sent_before_it_was_seen() {
     let rig = Rig::new(RING_MAX, false);
     let [client, server] = &rig.ends;
     let answer = OpenBuffer::new(4096).unwrap();
@@ -65,7 +65,7 @@ fn an_offer_is_void_if_bytes_were_sent_before_it_was_seen() {
 }
 
 #[test]
-fn what_was_taken_back_is_never_written_and_the_stream_goes_on() {
+fn offer_that_was_withdrawn_is_never_written_and_the_stream_goes_on() {
     let rig = Rig::new(RING_MAX, false);
     let [client, server] = &rig.ends;
     let answer = OpenBuffer::new(4096).unwrap();
@@ -80,7 +80,7 @@ fn what_was_taken_back_is_never_written_and_the_stream_goes_on() {
 }
 
 #[test]
-fn an_answer_in_two_ways_is_taken_in_order() {
+fn answer_in_two_ways_is_taken_in_order() {
     let rig = Rig::new(RING_MAX, false);
     let [client, server] = &rig.ends;
     let answer = OpenBuffer::new(4096).unwrap();
@@ -100,7 +100,7 @@ fn an_answer_in_two_ways_is_taken_in_order() {
 }
 
 #[test]
-fn an_offer_of_the_old_circuit_is_void_on_the_next_one() {
+fn offer_of_the_old_circuit_is_void_on_the_next_one() {
     for server_first in [false, true] {
         let rig = Rig::new(RING_MAX, false);
         let [client, server] = &rig.ends;

@@ -51,7 +51,7 @@ fn drain(end: &End) -> Vec<u8> {
 }
 
 #[test]
-fn a_long_call_gives_the_lock_back_after_each_piece() {
+fn lock_is_released_after_each_piece_of_a_long_call() {
     let rig = Rig::new(RING_MAX, false);
     let [client, server] = &rig.ends;
     let (mut sends, mut receives, out) = (0, 0, bytes(0, LONG));
@@ -73,7 +73,7 @@ fn a_long_call_gives_the_lock_back_after_each_piece() {
 }
 
 #[test]
-fn a_long_peek_copies_without_the_lock() {
+fn peek_that_is_long_copies_without_the_lock() {
     let rig = Rig::new(RING_MAX, false);
     let [client, server] = &rig.ends;
     let len = 2 * LONG;
@@ -111,7 +111,7 @@ fn a_long_peek_copies_without_the_lock() {
 
 /// Whoever consumes in between, a peek gives what nobody has taken.
 #[test]
-fn a_long_peek_begins_anew_when_others_consume() {
+fn peek_that_is_long_begins_anew_when_others_consume() {
     let rig = Rig::new(RING_MAX, false);
     let [client, server] = &rig.ends;
     let (total, piece, taken) = (40 * LONG, 60_000, AtomicUsize::new(0));
@@ -143,7 +143,7 @@ fn a_long_peek_begins_anew_when_others_consume() {
 }
 
 #[test]
-fn what_a_thread_sends_in_one_call_stays_together() {
+fn send_of_one_call_stays_together() {
     for round in 0..200 {
         let rig = Rig::new(RING_MAX, false);
         let ([client, server], start) = (&rig.ends, Barrier::new(2));
@@ -168,7 +168,7 @@ fn what_a_thread_sends_in_one_call_stays_together() {
 }
 
 #[test]
-fn what_arrived_for_several_threads_comes_once() {
+fn receive_of_several_threads_gets_each_byte_once() {
     let rig = Rig::new(RING_MAX, false);
     let [client, server] = &rig.ends;
     assert_eq!(send(client, &bytes(0, 2 * LONG)), Ok(2 * LONG));
@@ -181,7 +181,7 @@ fn what_arrived_for_several_threads_comes_once() {
 }
 
 #[test]
-fn a_direction_that_is_to_end_does_so_when_the_lock_is_given_back() {
+fn direction_that_is_to_end_does_so_when_the_lock_is_released() {
     let rig = Rig::new(RING_MAX, false);
     let [client, server] = &rig.ends;
     let sharer = rig.hosts[0].hold(0);

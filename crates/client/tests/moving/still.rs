@@ -29,7 +29,7 @@ fn lost(rig: &Rig) -> Mover {
 }
 
 #[test]
-fn nothing_happens_while_another_circuit_is_sought() {
+fn stream_stands_still_while_another_circuit_is_sought() {
     let rig = Rig::new(RING_MAX, false);
     send(&rig.ends[0], b"before").unwrap();
     let mut mover = lost(&rig);
@@ -47,7 +47,7 @@ fn nothing_happens_while_another_circuit_is_sought() {
 }
 
 #[test]
-fn what_was_lost_on_the_way_is_sent_again_whoever_notices() {
+fn bytes_lost_on_the_way_are_sent_again_whoever_notices() {
     let rig = Rig::new(RING_MAX, true);
     let sent = bytes(0, 300_000);
     assert_eq!(send(&rig.ends[0], &sent), Ok(sent.len()));
@@ -65,7 +65,7 @@ fn what_was_lost_on_the_way_is_sent_again_whoever_notices() {
 }
 
 #[test]
-fn what_is_kept_of_an_earlier_circuit_is_sent_again_by_a_process_that_only_knows_this_one() {
+fn retention_of_an_earlier_circuit_is_sent_again_by_a_process_that_knows_only_this_one() {
     let rig = Rig::new(RING_MAX, true);
     let sent = bytes(0, 300_000);
     assert_eq!(send(&rig.ends[0], &sent), Ok(sent.len()));
@@ -88,7 +88,7 @@ fn what_is_kept_of_an_earlier_circuit_is_sent_again_by_a_process_that_only_knows
 }
 
 #[test]
-fn a_handshake_that_was_lost_is_sent_again() {
+fn handshake_that_was_lost_is_sent_again() {
     for retained in [false, true] {
         let rig = Rig::new(RING_MAX, retained);
         let mut mover = lost(&rig);
@@ -119,7 +119,7 @@ fn circuits_that_nobody_used_are_passed_over() {
 }
 
 #[test]
-fn an_end_that_is_told_meanwhile_is_sent_where_the_stream_goes_on() {
+fn end_of_a_direction_that_comes_meanwhile_is_sent_where_the_stream_goes_on() {
     let rig = Rig::new(RING_MAX, false);
     send(&rig.ends[0], b"last").unwrap();
     let mut mover = lost(&rig);
@@ -134,7 +134,7 @@ fn an_end_that_is_told_meanwhile_is_sent_where_the_stream_goes_on() {
 }
 
 #[test]
-fn a_far_end_that_is_closed_by_its_fin_alone_is_not_over_while_bytes_may_come() {
+fn far_end_closed_by_its_fin_alone_is_not_over_while_bytes_may_come() {
     let rig = Rig::new(RING_MAX, true);
     send(&rig.ends[0], b"under way").unwrap();
     rig.ends[1].shared().status.fin.store(1, core::sync::atomic::Ordering::Relaxed);
@@ -149,7 +149,7 @@ fn a_far_end_that_is_closed_by_its_fin_alone_is_not_over_while_bytes_may_come() 
 }
 
 #[test]
-fn no_more_is_on_its_way_than_is_kept() {
+fn retention_bounds_what_is_on_its_way() {
     let rig = Rig::new(4 * RETENTION, true);
     let mut sent = 0;
     while let Ok(count) = send(&rig.ends[0], &bytes(sent, 100_000)) {
@@ -168,7 +168,7 @@ fn no_more_is_on_its_way_than_is_kept() {
 }
 
 #[test]
-fn what_was_kept_before_more_was_kept_is_sent_again() {
+fn retention_from_before_it_grew_is_sent_again() {
     let rig = Rig::new(4 * RETENTION, true);
     let mut sent = 0;
     while sent < 3_000_000 {
@@ -183,7 +183,7 @@ fn what_was_kept_before_more_was_kept_is_sent_again() {
 }
 
 #[test]
-fn a_reader_that_takes_what_comes_leaves_what_is_kept_short() {
+fn retention_stays_short_while_the_reader_takes_what_comes() {
     let rig = Rig::new(4 * RETENTION, true);
     let (mover, mut sent) = (rig.mover(), 0);
     while let Ok(count) = send(&rig.ends[0], &bytes(sent, 100_000)) {

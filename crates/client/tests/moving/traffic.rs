@@ -188,7 +188,7 @@ fn small_sends_are_gathered_and_nothing_is_lost() {
 }
 
 #[test]
-fn the_fin_waits_for_an_end_that_was_noted_between_two_circuits() {
+fn fin_waits_for_an_end_that_was_noted_between_two_circuits() {
     let rig = Rig::new(1 << 18, false);
     let (mut mover, end) = (rig.mover(), &rig.ends[0]);
     mover.lose();

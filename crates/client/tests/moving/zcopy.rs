@@ -102,7 +102,7 @@ fn send_all(rig: &Rig, mut rest: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_announced_arrives_in_pieces_of_any_size() {
+fn announced_bytes_arrive_in_pieces_of_any_size() {
     for piece in [1 << 12, 4097, 65_536, 99_999, 1 << 20] {
         let rig = Rig::new(RING_MAX, false);
         let source = registered(0, 300_000);
@@ -119,7 +119,7 @@ fn what_is_announced_arrives_in_pieces_of_any_size() {
 }
 
 #[test]
-fn whoever_waits_for_one_of_several_is_rung_at_its_end_alone() {
+fn announcement_of_several_wakes_its_waiter_at_its_own_end() {
     const LEN: usize = 64 << 10;
     let rig = Rig::new(RING_MAX, false);
     let [client, server] = &rig.ends;
@@ -232,7 +232,7 @@ fn taken_back_again_and_again_before_the_reader_comes() {
 }
 
 #[test]
-fn a_peek_or_a_buffer_that_cannot_be_had_asks_for_the_ring() {
+fn peek_or_a_buffer_that_cannot_be_had_asks_for_the_ring() {
     for peeks in [true, false] {
         let rig = Rig::new(RING_MAX, false);
         let [client, server] = &rig.ends;
@@ -268,7 +268,7 @@ fn a_peek_or_a_buffer_that_cannot_be_had_asks_for_the_ring() {
 }
 
 #[test]
-fn what_is_announced_counts_as_unread_and_is_an_edge() {
+fn announced_bytes_count_as_unread_and_are_an_edge() {
     let rig = Rig::new(RING_MAX, false);
     let [client, server] = &rig.ends;
     let mut seen = None;
@@ -306,7 +306,7 @@ fn bytes_behind_what_was_taken_back_unread_are_an_edge() {
 }
 
 #[test]
-fn a_half_close_behind_what_was_taken_back_is_no_death() {
+fn half_close_behind_what_was_withdrawn_is_no_death() {
     for announced in [false, true] {
         let rig = Rig::new(RING_MAX, false);
         let [client, server] = &rig.ends;
@@ -362,7 +362,7 @@ fn several_buffers_are_fetched_in_order_and_taken_back_together() {
 }
 
 #[test]
-fn a_buffer_that_is_freed_while_announced_is_not_read_as_something_else() {
+fn buffer_that_is_freed_while_announced_is_not_read_as_something_else() {
     let rig = Rig::new(RING_MAX, false);
     let [client, server] = &rig.ends;
     let first = buffer(0, 100_000);
@@ -409,7 +409,7 @@ fn announcements_go_round_a_small_ring() {
 }
 
 #[test]
-fn a_full_ring_is_no_place_to_announce_and_a_longer_one_is() {
+fn announcement_needs_room_in_the_ring() {
     let rig = Rig::new(RING_MAX, false);
     let [client, server] = &rig.ends;
     let mut sent = 0u64;
@@ -429,7 +429,7 @@ fn a_full_ring_is_no_place_to_announce_and_a_longer_one_is() {
 }
 
 #[test]
-fn a_move_leaves_each_byte_of_what_was_announced_once() {
+fn move_leaves_each_byte_of_what_was_announced_once() {
     for part in [0, 64, 1000, 100_000] {
         for taken_back in [false, true] {
             for ring in [0, 10_000] {
@@ -462,7 +462,7 @@ fn a_move_leaves_each_byte_of_what_was_announced_once() {
 }
 
 #[test]
-fn nothing_is_fetched_by_a_dead_circuit_after_the_call_is_over() {
+fn dead_circuit_fetches_nothing_after_the_call_is_over() {
     let rig = Rig::new(RING_MAX, false);
     let [client, server] = &rig.ends;
     let mut source = registered(0, 50_000);

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded_for_each_peer_and_in_all() {
+    fn notices_that_wait_are_bounded_for_each_peer_and_in_all() {
         let (notices, agent) = (Notices::new().unwrap(), Handle::new().unwrap());
         let notice = Notice { region: 1, value: 7, from: ([10, 86, 0, 2], 3).into() };
         let (last, new) = (Arc::default(), Arc::default());
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_event_is_readable_while_a_notice_waits() {
+    fn event_is_readable_while_a_notice_waits() {
         let (notices, count) = (Notices::new().unwrap(), Arc::default());
         let notice = |value| Notice { region: 1, value, from: ([10, 86, 0, 2], 3).into() };
         assert!(!is_readable(&notices) && notices.next().is_none());

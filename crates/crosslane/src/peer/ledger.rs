@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_get_is_done_with_its_last_byte() {
+    fn get_is_done_with_its_last_byte() {
         let mut ledger = Ledger::default();
         let get = ledger.get(10, Target::Caller);
         for (offset, len) in [(0, 4), (4, 6)] {
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waits_for_any_more_takes_no_room_when_it_comes() {
+    fn answer_that_nobody_waits_for_takes_no_room_when_it_comes() {
         let mut ledger = Ledger::default();
         let (get, add, swap, put) =
             (ledger.get(10, Target::Caller), ledger.value(), ledger.value(), ledger.unsignaled());

@@ -115,7 +115,7 @@ fn program_without_a_guard_gets_nothing_moved() {
 }
 
 #[test]
-fn whatever_a_program_writes_to_desk_and_state_others_are_served() {
+fn hostile_words_in_queue_and_state_leave_others_served() {
     let mut lab = pair();
     let (client, server) = join(&lab, 1, 2);
     let mut mad = mad(&lab);

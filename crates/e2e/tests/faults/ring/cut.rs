@@ -135,7 +135,7 @@ fn cut_cable_unnoticed_by_pgbench() -> Result<()> {
 /// Cables are cut and mended at random moments, sometimes two at once; every byte comes back. Connections may be refused
 /// while a host is alone.
 #[test]
-fn every_byte_survives_cuts_at_random_moments() -> Result<()> {
+fn bytes_survive_cuts_at_random_moments() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(mut rig) = ring()? else { return Ok(()) };
     let (to, port) = (rig.address("h3")?.to_string(), rig.port());
