@@ -31,7 +31,6 @@ pub mod posted;
 pub mod sim;
 pub mod soft;
 
-mod dice;
 mod translation;
 
 pub use port::{DownReason, Event, Info, Mapped, Port, PortError};

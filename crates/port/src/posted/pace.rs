@@ -1,6 +1,6 @@
 //! The time at which a store lands.
 
-use crate::dice::Dice;
+use fastrand::Rng;
 
 /// The timing of a cable. Called for each piece of each store, in the order in which they were stored: so an
 /// implementation may also keep track of how long the link is busy, and cut stores into packets of a link.
@@ -19,7 +19,7 @@ pub(super) const LINE: usize = 64;
 /// Delays between two bounds, and cuts between lines, drawn from a seed.
 #[derive(Debug)]
 pub(super) struct Drawn {
-    dice: Dice,
+    dice: Rng,
     least: u64,
     more: u64,
 }
@@ -27,22 +27,22 @@ pub(super) struct Drawn {
 impl Drawn {
     /// Delays of `least` to `most` ns.
     pub(super) fn new(seed: u64, (least, most): (u32, u32)) -> Self {
-        Self { dice: Dice::new(seed), least: least.into(), more: most.saturating_sub(least).into() }
+        Self { dice: Rng::with_seed(seed), least: least.into(), more: most.saturating_sub(least).into() }
     }
 }
 
 impl Pace for Drawn {
     fn cut(&mut self, offset: usize, len: usize) -> usize {
         let first = LINE - offset % LINE;
-        if len <= first || self.dice.below(2) == 0 {
+        if len <= first || self.dice.bool() {
             return len;
         }
         let lines = (len - first).div_ceil(LINE);
-        first + LINE * self.dice.index(lines)
+        first + LINE * self.dice.usize(..lines)
     }
 
     fn lands_at(&mut self, stored_at: u64, _len: usize) -> u64 {
-        stored_at + self.least + self.dice.below(self.more + 1)
+        stored_at + self.least + self.dice.u64(..=self.more)
     }
 }
 

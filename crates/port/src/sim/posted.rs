@@ -1,7 +1,7 @@
 //! Posted writes that cross the cable.
 
 use super::memory::Memory;
-use crate::dice::Dice;
+use fastrand::Rng;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl Lane {
         bytes: &[u8],
         now: u64,
         pace: Pace,
-        dice: &mut Dice,
+        dice: &mut Rng,
     ) {
         if pace.combine {
             for (at, part) in by_words(offset, bytes) {
@@ -76,21 +76,21 @@ impl Lane {
     }
 
     /// Puts a write under way, behind all others.
-    pub(super) fn post(&mut self, write: Write, now: u64, pace: Pace, dice: &mut Dice) {
-        let earliest = now + pace.delay + dice.below(pace.jitter + 1);
+    pub(super) fn post(&mut self, write: Write, now: u64, pace: Pace, dice: &mut Rng) {
+        let earliest = now + pace.delay + dice.u64(..=pace.jitter);
         let due = self.under_way.back().map_or(earliest, |(last, _)| earliest.max(*last));
         self.under_way.push_back((due, write));
     }
 
     /// Lets all combined stores go, in any order: a store fence.
-    pub(super) fn fence(&mut self, now: u64, pace: Pace, dice: &mut Dice) {
+    pub(super) fn fence(&mut self, now: u64, pace: Pace, dice: &mut Rng) {
         while !self.gathered.is_empty() {
             self.let_one_go(now, pace, dice);
         }
     }
 
     /// Lets about half of the combined stores go, as processors do over time.
-    pub(super) fn spill(&mut self, now: u64, pace: Pace, dice: &mut Dice) {
+    pub(super) fn spill(&mut self, now: u64, pace: Pace, dice: &mut Rng) {
         for _ in 0..self.gathered.len().div_ceil(2) {
             self.let_one_go(now, pace, dice);
         }
@@ -127,8 +127,8 @@ impl Lane {
         bytes.iter_mut().zip(part).for_each(|(byte, stored)| *byte = Some(*stored));
     }
 
-    fn let_one_go(&mut self, now: u64, pace: Pace, dice: &mut Dice) {
-        let entry = self.gathered.swap_remove(dice.index(self.gathered.len()));
+    fn let_one_go(&mut self, now: u64, pace: Pace, dice: &mut Rng) {
+        let entry = self.gathered.swap_remove(dice.usize(..self.gathered.len()));
         let mut at = 0;
         // Runs of bytes that were stored; bytes between them keep their value.
         while at < 8 {

@@ -3,10 +3,10 @@
 use super::memory::Memory;
 use super::posted::{Lane, Pace, Write, apply};
 use super::{Side, SimConfig};
-use crate::dice::Dice;
 use crate::port::SCRATCHPADS;
 use crate::translation::Translation;
 use crate::{DownReason, Event};
+use fastrand::Rng;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(super) struct World {
     pub(super) ends: [End; 2],
     pub(super) up: bool,
     lanes: [Lane; 2],
-    dice: Dice,
+    dice: Rng,
     whole: bool,
     trained_at: Option<u64>,
     mended_at: Option<u64>,
@@ -62,7 +62,7 @@ impl World {
             now: 0,
             up: false,
             lanes: [Lane::default(), Lane::default()],
-            dice: Dice::new(seed),
+            dice: Rng::with_seed(seed),
             whole: true,
             trained_at: None,
             mended_at: None,
@@ -163,18 +163,18 @@ impl World {
     pub(super) fn rubbish(&mut self, side: Side) {
         let end = &mut self.ends[side.index()];
         for index in 0..SCRATCHPADS {
-            end.scratchpads[index] = self.dice.word();
+            end.scratchpads[index] = self.dice.u32(..);
         }
         for memory in end.windows.iter().flat_map(Translation::values) {
             // The first page, which contains all words, and some places behind it.
             for offset in (0..memory.len().min(4096)).step_by(8) {
-                memory.store(offset, &self.dice.next().to_le_bytes());
+                memory.store(offset, &self.dice.u64(..).to_le_bytes());
             }
             for _ in 0..64 {
-                memory.store(self.dice.index(memory.len() / 8) * 8, &self.dice.next().to_le_bytes());
+                memory.store(self.dice.usize(..memory.len() / 8) * 8, &self.dice.u64(..).to_le_bytes());
             }
         }
-        let bits = self.dice.word();
+        let bits = self.dice.u32(..);
         self.ring(side, bits);
     }
 
@@ -281,17 +281,17 @@ impl World {
 
     fn roll_faults(&mut self, ns: u64) {
         if self.up && self.happens(ns, self.config.mean_ns_between_cuts) {
-            let lost = self.dice.below(self.config.longest_cut_ns + 1);
+            let lost = self.dice.u64(..=self.config.longest_cut_ns);
             self.cut(Some(lost));
         }
         if self.up && self.happens(ns, self.config.mean_ns_between_false_doorbells) {
-            let (side, bell) = (self.dice.index(2), self.dice.below(32));
+            let (side, bell) = (self.dice.usize(..2), self.dice.u32(..32));
             self.ring([Side::A, Side::B][side], 1 << bell);
         }
     }
 
     /// Whether an event that happens once in `mean` ns on average happens in the next `ns`.
     fn happens(&mut self, ns: u64, mean: Option<u64>) -> bool {
-        mean.is_some_and(|mean| self.dice.below(mean) < ns)
+        mean.is_some_and(|mean| self.dice.u64(..mean.max(1)) < ns)
     }
 }
