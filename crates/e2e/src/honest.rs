@@ -12,7 +12,7 @@
 
 use crate::program::Program;
 use crate::rig::Rig;
-use crate::{PATIENCE, wait_for};
+use crate::{PATIENCE, own_program, wait_for};
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -209,11 +209,10 @@ fn median(values: &[u64]) -> u64 {
 /// # Errors
 /// It was not built, or cannot be copied.
 pub fn public_copy(rig: &Rig, name: &str) -> Result<String> {
-    let built = rig.lab.state().program.with_file_name(name);
+    let built = own_program(name)?;
     let copy = rig.file(name);
     if !copy.exists() {
-        copy_program(&built, &copy)
-            .with_context(|| format!("{}; is it built (make build)?", built.display()))?;
+        copy_program(&built, &copy).with_context(|| built.display().to_string())?;
     }
     Ok(copy.display().to_string())
 }

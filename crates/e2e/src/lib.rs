@@ -41,6 +41,8 @@ pub mod sockperf;
 pub mod steps;
 pub mod uvloop;
 
+use anyhow::Context;
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long a server may take to listen, or a daemon to reach an expected state.
@@ -59,6 +61,17 @@ pub fn seed() -> u64 {
     });
     println!("seed {seed}: CROSSLANE_SEED={seed} repeats it");
     seed
+}
+
+/// A program of this package, of the same build as the program that asks.
+///
+/// # Errors
+/// The path of the running program is not known.
+pub fn own_program(name: &str) -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    // A test's executable lies in `deps`, the programs in the folder above.
+    let folder = own.ancestors().skip(1).find(|folder| !folder.ends_with("deps"));
+    Ok(folder.context("no folder")?.join(name))
 }
 
 /// Polls until `holds` gives something; the error says that `what` did not come, and what `holds` saw last.

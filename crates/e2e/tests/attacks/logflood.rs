@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use crosslane_e2e::honest::{Honest, WINDOW, public_copy};
 use crosslane_e2e::program::Program;
 use crosslane_e2e::rig::Rig;
-use crosslane_e2e::{PATIENCE, attacks, package, wait_for};
+use crosslane_e2e::{PATIENCE, attacks, own_program, package, wait_for};
 use rustix::process::Signal;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ fn log_flood_fills_no_disk_and_hides_no_line_of_another_user() -> Result<()> {
     let (_other, to) = server(&rig, "h1")?;
     let own = rig.address("h1")?.to_string();
     let words = ["complain", &own, &to, "another user's complaint"];
-    let program = rig.lab.state().program.with_file_name("crosslane-attacker");
+    let program = own_program("crosslane-attacker")?;
     Program::start(rig.plain("h1", program)?.args(words))?.finish(PATIENCE)?;
     wait_for("the other user's line is there", PATIENCE, || match rig.log("h1") {
         Ok(log) if log.contains("another user's complaint") => Ok(()),

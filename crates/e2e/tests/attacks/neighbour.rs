@@ -1,11 +1,11 @@
 //! A neighbour that speaks in the name of others, and a raw socket that sends packets in the name of other hosts.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use crosslane_e2e::attacks;
 use crosslane_e2e::honest::{Honest, WINDOW};
 use crosslane_e2e::program::Program;
 use crosslane_e2e::rig::Rig;
-use crosslane_e2e::{PATIENCE, wait_for};
+use crosslane_e2e::{PATIENCE, own_program, wait_for};
 use crosslane_lab::{Options, Topology};
 use crosslane_status::Counters;
 use rustix::process::Signal;
@@ -22,8 +22,7 @@ fn counters(rig: &Rig, host: &str) -> Result<Counters> {
 
 /// The hostile program: as root, as a neighbour's daemon is.
 fn attacker() -> Result<PathBuf> {
-    let test = std::env::current_exe()?;
-    Ok(test.ancestors().nth(2).context("no folder")?.join("crosslane-attacker"))
+    own_program("crosslane-attacker")
 }
 
 #[test]

@@ -4,9 +4,7 @@ use anyhow::{Result, ensure};
 use crosslane_e2e::program::Program;
 use crosslane_e2e::python::Script;
 use crosslane_e2e::rig::Rig;
-use crosslane_e2e::{PATIENCE, echo, package, wait_for};
-
-const SCRIBBLER: &str = env!("CARGO_BIN_EXE_crosslane-scribbler");
+use crosslane_e2e::{PATIENCE, echo, own_program, package, wait_for};
 
 /// `fatal`: the receiver can see that the protocol was broken.
 fn scribble(kind: &str, seed: u64, fatal: bool) -> Result<()> {
@@ -20,7 +18,7 @@ fn scribble(kind: &str, seed: u64, fatal: bool) -> Result<()> {
     let mut command = Script::Endless.command(&rig, "h1", &python)?;
     let mut good = Program::start(command.args(["client", &to, &port.to_string()]))?;
     good.says("flowing")?;
-    let mut command = rig.plain("h1", SCRIBBLER)?;
+    let mut command = rig.plain("h1", own_program("crosslane-scribbler")?)?;
     let mut bad = Program::start(command.args([&to, &port.to_string(), kind, &seed.to_string()]))?;
     bad.says("scribbled")?;
     if fatal {
