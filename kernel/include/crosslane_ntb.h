@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
+/*
+ * /dev/crosslane0, ..: one end of an NTB cable, as the kernel module crosslane_ntb gives it to the Crosslane daemon.
+ *
+ * One process at a time has the device open, and owns all that it makes by it: closing the device, or dying, takes everything
+ * back. All numbers are in the host's byte order; all lengths and offsets are bytes. Reserved fields must be 0.
+ */
+#ifndef _UAPI_CROSSLANE_NTB_H
+#define _UAPI_CROSSLANE_NTB_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+/* Version of this interface. Only a module of the same version serves a daemon: CROSSLANE_NTB_INFO says it. */
+#define CROSSLANE_NTB_VERSION 1
+/* Most memory windows of a port. */
+#define CROSSLANE_NTB_WINDOWS 8
+
+/* One memory window, of both directions. */
+struct crosslane_ntb_window {
+	__u64 inbound_max;	/* longest memory that the bridge can translate to */
+	__u64 inbound_align;	/* CROSSLANE_NTB_TRANSLATE takes multiples of this length */
+	__u64 inbound_len;	/* memory behind the window now; 0: none */
+	__u64 outbound_len;	/* the peer's memory that this host can address */
+};
+
+struct crosslane_ntb_info {
+	__u32 version;		/* CROSSLANE_NTB_VERSION */
+	__u32 windows;		/* how many of window[] there are */
+	__u32 scratchpads;	/* 32-bit registers that the peer writes */
+	__u32 doorbells;	/* doorbell bits, from bit 0 on; at most 32 */
+	struct crosslane_ntb_window window[CROSSLANE_NTB_WINDOWS];
+};
+
+/* Memory of the host's own for the peer to store into; len 0 takes it away. EBUSY while segments are carved from it. */
+struct crosslane_ntb_translate {
+	__u32 window;
+	__u32 reserved;
+	__u64 len;
+};
+
+enum crosslane_ntb_side {
+	CROSSLANE_NTB_INBOUND = 0,	/* memory of this host that the peer stores into */
+	CROSSLANE_NTB_OUTBOUND = 1,	/* the peer's memory: stores only, write-combined where the processor can */
+};
+
+/* A range of a window or of inbound memory: whole pages. */
+struct crosslane_ntb_range {
+	__u32 window;
+	__u32 side;		/* enum crosslane_ntb_side */
+	__u64 offset;
+	__u64 len;
+};
+
+struct crosslane_ntb_register {
+	__u32 index;
+	__u32 value;
+};
+
+enum crosslane_ntb_event_kind {
+	CROSSLANE_NTB_LINK_DOWN = 1,
+	CROSSLANE_NTB_LINK_UP = 2,
+	CROSSLANE_NTB_DOORBELL = 3,
+};
+
+/* What read() gives: as many as fit. The device is readable (poll) while there are any. */
+struct crosslane_ntb_event {
+	__u32 kind;		/* enum crosslane_ntb_event_kind */
+	__u32 doorbells;	/* CROSSLANE_NTB_DOORBELL: the bits, none of them masked, which are clear again */
+	__u64 life;		/* number of the link's life that begins, ends, or that the doorbells belong to */
+};
+
+#define CROSSLANE_NTB_IOC 0xe7
+#define CROSSLANE_NTB_INFO _IOR(CROSSLANE_NTB_IOC, 0, struct crosslane_ntb_info)
+#define CROSSLANE_NTB_TRANSLATE _IOW(CROSSLANE_NTB_IOC, 1, struct crosslane_ntb_translate)
+/*
+ * A descriptor of a range, which can be passed to another process and mapped there (MAP_SHARED), and nothing beyond it. EEXIST if
+ * it overlaps one of the same side that is carved, ENOTCONN while the link is down. The range ends with CROSSLANE_NTB_TAKE_BACK,
+ * with the link's life, or with the owner: then each process that maps it has pages of its own there, at once and without a
+ * signal. An inbound range is zero when it is carved.
+ */
+#define CROSSLANE_NTB_CARVE _IOW(CROSSLANE_NTB_IOC, 2, struct crosslane_ntb_range)
+#define CROSSLANE_NTB_TAKE_BACK _IOW(CROSSLANE_NTB_IOC, 3, struct crosslane_ntb_range)
+/* Switches the link on (not 0) or off. */
+#define CROSSLANE_NTB_LINK _IOW(CROSSLANE_NTB_IOC, 4, __u32)
+/* A scratchpad of this host (read; value is filled in) and of the peer (write). */
+#define CROSSLANE_NTB_READ_PAD _IOWR(CROSSLANE_NTB_IOC, 5, struct crosslane_ntb_register)
+#define CROSSLANE_NTB_WRITE_PEER_PAD _IOW(CROSSLANE_NTB_IOC, 6, struct crosslane_ntb_register)
+/* Sets doorbell bits at the peer. */
+#define CROSSLANE_NTB_RING _IOW(CROSSLANE_NTB_IOC, 7, __u32)
+/* The doorbell bits that make no event; initially none. */
+#define CROSSLANE_NTB_MASK _IOW(CROSSLANE_NTB_IOC, 8, __u32)
+
+#endif

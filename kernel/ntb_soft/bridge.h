@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef NTB_SOFT_BRIDGE_H
+#define NTB_SOFT_BRIDGE_H
+
+#include <linux/atomic.h>
+#include <linux/ntb.h>
+#include <linux/spinlock.h>
+
+#define SOFT_WINDOWS 8	/* most memory windows of a bridge */
+#define SOFT_PADS 128	/* most scratchpads */
+#define SOFT_DOORBELLS 32
+
+/* What a bridge is like: module parameters. */
+struct soft_shape {
+	u32 windows;
+	u64 window_len;	/* a power of two: stock ntb_perf needs that */
+	u32 pads;
+	u32 doorbells;
+};
+
+/*
+ * Registers of one end, in memory that both ends see.
+ *
+ * The link is up when each end has accepted the other's present session: an end takes a new session number whenever its link is enabled
+ * or has gone down, so that a life ends at both ends, also when one of them was stopped and saw nothing.
+ */
+struct soft_registers {
+	__u32 session;		/* stored by its owner: 0 while it has the link disabled */
+	__u32 accepted;		/* stored by its owner: the peer's session that it has accepted; 0: none */
+	__u32 doorbell;		/* bits, set by the peer and taken by the owner */
+	__u32 pad[SOFT_PADS];	/* stored by the peer, read by the owner */
+};
+
+/* One end of a cable, as an NTB device. */
+struct soft_bridge {
+	struct ntb_dev ntb;
+	struct soft_shape shape;
+	struct soft_registers *own, *peer;
+	/* Memory of this end's windows, one behind the other: where the peer's stores land. */
+	u8 *inbound;
+	phys_addr_t inbound_base;
+	phys_addr_t outbound_base;
+	/* Has the peer, or this end, look at its registers, soon; from any context. */
+	void (*notify)(struct soft_bridge *bridge);
+	void (*notify_own)(struct soft_bridge *bridge);
+	/* Whether the cable is whole, with somebody at the other end. In an interrupt. */
+	bool (*connected)(struct soft_bridge *bridge);
+
+	spinlock_t lock;	/* all below; taken in interrupts */
+	u64 pending;		/* doorbell bits that have come and were not cleared */
+	u64 masked;
+	bool enabled;
+	u32 session;		/* own->session while enabled, which the peer could overwrite */
+	u32 accepted;
+	bool up;
+	unsigned long allocated;	/* windows whose memory a client has, one bit each */
+};
+
+/* Fills in what does not depend on how the ends are joined. */
+void soft_bridge_init(struct soft_bridge *bridge, struct pci_dev *pci, const struct soft_shape *shape);
+/* Looks at the registers, and tells the client what is new; in an interrupt, or as one. */
+void soft_bridge_look(struct soft_bridge *bridge);
+
+/* Has `pci` allocate its coherent memory from the bridge's windows, so that stock clients' buffers are what the peer stores into. */
+void soft_memory_attach(struct pci_dev *pci, struct soft_bridge *bridge);
+void soft_memory_detach(struct pci_dev *pci);
+
+/* Two bridges in this kernel, in memory from the physical address `base` on. */
+int soft_pair_start(const struct soft_shape *shape, u64 base);
+void soft_pair_stop(void);
+
+/* A bridge for each ivshmem device of this (virtual) machine; windows are as long as its memory allows, up to `shape`. */
+int soft_ivshmem_start(const struct soft_shape *shape, u32 poll_us, u32 alive_ms);
+void soft_ivshmem_stop(void);
+
+#endif

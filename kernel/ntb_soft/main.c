@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0
+/* ntb_soft: NTB bridges of software, for stock Linux and its stock clients. */
+#include "bridge.h"
+
+#include <linux/log2.h>
+#include <linux/module.h>
+#include <linux/sizes.h>
+
+static unsigned long base;
+module_param(base, ulong, 0444);
+MODULE_PARM_DESC(base, "start of the memory of a pair's windows, which the kernel must have been told to leave alone (memmap=)");
+
+static uint windows = 2;
+module_param(windows, uint, 0444);
+MODULE_PARM_DESC(windows, "memory windows of each bridge (2; at most 8)");
+
+static ulong window_len = SZ_4M;
+module_param(window_len, ulong, 0444);
+MODULE_PARM_DESC(window_len, "length of each window, bytes, a power of two (4 MB)");
+
+static uint scratchpads = 16;
+module_param(scratchpads, uint, 0444);
+MODULE_PARM_DESC(scratchpads, "scratchpads of each bridge (16; at most 128)");
+
+static uint doorbells = 16;
+module_param(doorbells, uint, 0444);
+MODULE_PARM_DESC(doorbells, "doorbell bits of each bridge (16; at most 32)");
+
+static uint poll_us = 200;
+module_param(poll_us, uint, 0444);
+MODULE_PARM_DESC(poll_us, "between virtual machines without interrupts: how often an end looks for news, us (200)");
+
+static uint alive_ms = 1000;
+module_param(alive_ms, uint, 0444);
+MODULE_PARM_DESC(alive_ms, "between virtual machines: how long an end may be silent before the link goes down, ms (1000)");
+
+static int __init soft_init(void)
+{
+	int error;
+	struct soft_shape shape = {
+		.windows = windows,
+		.window_len = window_len,
+		.pads = scratchpads,
+		.doorbells = doorbells,
+	};
+
+	if (!windows || windows > SOFT_WINDOWS || scratchpads > SOFT_PADS || !doorbells || doorbells > SOFT_DOORBELLS ||
+	    window_len < PAGE_SIZE || !is_power_of_2(window_len)) {
+		pr_err("ntb_soft: 1 to %d windows of a power of two of bytes, up to %d scratchpads, 1 to %d doorbells\n",
+		       SOFT_WINDOWS, SOFT_PADS, SOFT_DOORBELLS);
+		return -EINVAL;
+	}
+	if (!poll_us || !alive_ms) {
+		pr_err("ntb_soft: poll_us and alive_ms are at least 1\n");
+		return -EINVAL;
+	}
+	error = base ? soft_pair_start(&shape, base) : 0;
+	if (error)
+		return error;
+	error = soft_ivshmem_start(&shape, poll_us, alive_ms);
+	if (error)
+		soft_pair_stop();
+	return error;
+}
+module_init(soft_init);
+
+static void __exit soft_exit(void)
+{
+	soft_ivshmem_stop();
+	soft_pair_stop();
+}
+module_exit(soft_exit);
+
+MODULE_DESCRIPTION("Software NTB bridges");
+MODULE_AUTHOR("Crosslane");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Coherent memory of a software bridge: the windows themselves. Clients allocate a buffer by the bridge's PCI device and have the
+ * bridge translate a window to it; here a window's place is fixed, so the buffer is put there at once.
+ */
+#include "bridge.h"
+
+#include <linux/bitops.h>
+#include <linux/dma-map-ops.h>
+#include <linux/pci.h>
+
+static struct soft_bridge *bridge_of(struct device *device)
+{
+	return pci_get_drvdata(to_pci_dev(device));
+}
+
+/* A window for each allocation, in their order, as clients allocate them. */
+static void *soft_alloc(struct device *device, size_t size, dma_addr_t *address, gfp_t gfp, unsigned long attributes)
+{
+	struct soft_bridge *bridge = bridge_of(device);
+	unsigned long flags, window;
+	u64 offset;
+
+	if (size > bridge->shape.window_len)
+		return NULL;
+	spin_lock_irqsave(&bridge->lock, flags);
+	window = find_first_zero_bit(&bridge->allocated, bridge->shape.windows);
+	if (window < bridge->shape.windows)
+		__set_bit(window, &bridge->allocated);
+	spin_unlock_irqrestore(&bridge->lock, flags);
+	if (window >= bridge->shape.windows)
+		return NULL;
+	offset = window * bridge->shape.window_len;
+	*address = bridge->inbound_base + offset;
+	memset(bridge->inbound + offset, 0, size);
+	return bridge->inbound + offset;
+}
+
+static void soft_free(struct device *device, size_t size, void *memory, dma_addr_t address, unsigned long attributes)
+{
+	struct soft_bridge *bridge = bridge_of(device);
+	unsigned long flags;
+
+	spin_lock_irqsave(&bridge->lock, flags);
+	__clear_bit(((u8 *)memory - bridge->inbound) / bridge->shape.window_len, &bridge->allocated);
+	spin_unlock_irqrestore(&bridge->lock, flags);
+}
+
+static const struct dma_map_ops soft_dma_ops = {
+	.alloc = soft_alloc,
+	.free = soft_free,
+};
+
+void soft_memory_attach(struct pci_dev *pci, struct soft_bridge *bridge)
+{
+	pci_set_drvdata(pci, bridge);
+	set_dma_ops(&pci->dev, &soft_dma_ops);
+	dma_set_mask_and_coherent(&pci->dev, DMA_BIT_MASK(64));
+}
+
+void soft_memory_detach(struct pci_dev *pci)
+{
+	set_dma_ops(&pci->dev, NULL);
+	pci_set_drvdata(pci, NULL);
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Two bridges in one kernel, joined by memory: two functions on a PCI bus of software, since clients ask a bridge for its PCI
+ * device. Interrupts are irq_work, so that a client's events come in the context that they come in from hardware.
+ *
+ * Clients map the peer's window by ioremap_wc(), which x86 allows for memory that the kernel does not manage: keep it away at boot
+ * (`memmap=64M$0x10000000`) and name it (`base=0x10000000`).
+ */
+#include "bridge.h"
+
+#include <linux/io.h>
+#include <linux/irq_work.h>
+#include <linux/pci.h>
+#include <linux/slab.h>
+#ifdef CONFIG_X86
+#include <asm/pci.h>
+#endif
+
+/* Not given to anybody: such a device is on no real bus. */
+#define SOFT_VENDOR 0x584c
+#define SOFT_DEVICE 0x4e54
+#define SOFT_DOMAIN 0x584c
+
+struct end {
+	struct soft_bridge bridge;
+	struct irq_work interrupt;
+	bool registered;
+};
+
+static struct pair {
+	struct end end[2];
+	struct soft_registers *registers;
+	struct pci_bus *bus;
+	void *memory;
+	u64 len;
+} *pair;
+
+static int config_read(struct pci_bus *bus, unsigned int devfn, int where, int size, u32 *value)
+{
+	u32 word = 0;
+
+	if (PCI_FUNC(devfn) || PCI_SLOT(devfn) > 1) {
+		*value = ~0;
+		return PCIBIOS_DEVICE_NOT_FOUND;
+	}
+	switch (where & ~3) {
+	case PCI_VENDOR_ID:
+		word = SOFT_DEVICE << 16 | SOFT_VENDOR;
+		break;
+	case PCI_CLASS_REVISION:
+		word = PCI_CLASS_BRIDGE_OTHER << 16;
+		break;
+	}
+	*value = (word >> 8 * (where & 3)) & GENMASK(8 * size - 1, 0);
+	return PCIBIOS_SUCCESSFUL;
+}
+
+static int config_write(struct pci_bus *bus, unsigned int devfn, int where, int size, u32 value)
+{
+	return PCIBIOS_SUCCESSFUL;
+}
+
+static struct pci_ops config = { .read = config_read, .write = config_write };
+
+#ifdef CONFIG_X86
+static struct pci_sysdata sysdata = { .domain = SOFT_DOMAIN, .node = NUMA_NO_NODE };
+#define SYSDATA (&sysdata)
+#else
+#define SYSDATA NULL
+#endif
+
+static struct end *to_end(struct soft_bridge *bridge)
+{
+	return container_of(bridge, struct end, bridge);
+}
+
+static void interrupt(struct irq_work *work)
+{
+	soft_bridge_look(&container_of(work, struct end, interrupt)->bridge);
+}
+
+static void notify_own(struct soft_bridge *bridge)
+{
+	irq_work_queue(&to_end(bridge)->interrupt);
+}
+
+static void notify(struct soft_bridge *bridge)
+{
+	struct end *end = to_end(bridge);
+
+	irq_work_queue(&pair->end[end == &pair->end[0]].interrupt);
+}
+
+static bool connected(struct soft_bridge *bridge)
+{
+	return true;
+}
+
+/* The memory of both ends' windows. Both ends' clients map it write-combined, one of them by its own address. */
+static int map_windows(const struct soft_shape *shape, u64 base)
+{
+	int i;
+
+	pair->len = 2 * shape->windows * shape->window_len;
+	if (!base || !IS_ALIGNED(base, shape->window_len))
+		return -EINVAL;
+	pair->memory = memremap(base, pair->len, MEMREMAP_WC);
+	if (!pair->memory)
+		return -ENOMEM;
+	for (i = 0; i < 2; i++) {
+		struct soft_bridge *bridge = &pair->end[i].bridge;
+
+		bridge->inbound = pair->memory + i * pair->len / 2;
+		bridge->inbound_base = base + i * pair->len / 2;
+		bridge->outbound_base = base + !i * pair->len / 2;
+		bridge->own = &pair->registers[i];
+		bridge->peer = &pair->registers[!i];
+		bridge->notify = notify;
+		bridge->notify_own = notify_own;
+		bridge->connected = connected;
+		init_irq_work(&pair->end[i].interrupt, interrupt);
+	}
+	return 0;
+}
+
+static int register_ends(const struct soft_shape *shape)
+{
+	struct pci_dev *pci;
+	int i, error;
+
+	/* Both are complete before a client of either can ring. */
+	for (i = 0; i < 2; i++) {
+		pci = pci_get_slot(pair->bus, PCI_DEVFN(i, 0));
+		if (!pci)
+			return -ENODEV;
+		soft_bridge_init(&pair->end[i].bridge, pci, shape);
+		soft_memory_attach(pci, &pair->end[i].bridge);
+	}
+	for (i = 0; i < 2; i++) {
+		error = ntb_register_device(&pair->end[i].bridge.ntb);
+		if (error)
+			return error;
+		pair->end[i].registered = true;
+	}
+	return 0;
+}
+
+void soft_pair_stop(void)
+{
+	int i;
+
+	if (!pair)
+		return;
+	for (i = 0; i < 2; i++)
+		if (pair->end[i].registered)
+			ntb_unregister_device(&pair->end[i].bridge.ntb);
+	for (i = 0; i < 2; i++) {
+		struct pci_dev *pci = pair->end[i].bridge.ntb.pdev;
+
+		irq_work_sync(&pair->end[i].interrupt);
+		if (pci) {
+			soft_memory_detach(pci);
+			pci_dev_put(pci);
+		}
+	}
+	if (pair->bus) {
+		pci_lock_rescan_remove();
+		pci_stop_root_bus(pair->bus);
+		pci_remove_root_bus(pair->bus);
+		pci_unlock_rescan_remove();
+	}
+	if (pair->memory)
+		memunmap(pair->memory);
+	kfree(pair->registers);
+	kfree(pair);
+	pair = NULL;
+}
+
+int soft_pair_start(const struct soft_shape *shape, u64 base)
+{
+	int error = -ENOMEM;
+
+	pair = kzalloc(sizeof(*pair), GFP_KERNEL);
+	if (!pair)
+		return -ENOMEM;
+	pair->registers = kcalloc(2, sizeof(*pair->registers), GFP_KERNEL);
+	if (!pair->registers)
+		goto stop;
+	error = map_windows(shape, base);
+	if (error)
+		goto stop;
+	pci_lock_rescan_remove();
+	pair->bus = pci_scan_bus(0, &config, SYSDATA);
+	if (pair->bus)
+		pci_bus_add_devices(pair->bus);
+	pci_unlock_rescan_remove();
+	error = pair->bus ? register_ends(shape) : -ENODEV;
+	if (!error)
+		return 0;
+stop:
+	soft_pair_stop();
+	return error;
+}

@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# Builds the kernel modules, and the kernel's own NTB drivers beside them, for Debian's kernel, and tests them in a virtual machine.
+#
+#   kernel/tests/run.sh             the machines' consoles are left in target/kernel/*.log
+#
+# Needs Debian 12 and the packages linux-headers-amd64 qemu-system-x86 busybox-static cpio; no root, no KVM. The kernel's image and its
+# source (210 MB) are downloaded once, from where apt gets its packages, and unpacked in target/kernel, not installed. Ends with
+# `test result: ..`; exit code 0 if nothing failed, 77 if this machine cannot run it, with the reason.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+target=$(mkdir -p "${CARGO_TARGET_DIR:-target}/kernel" && realpath "${CARGO_TARGET_DIR:-target}/kernel")
+# TCG gives a machine that is slow, and the same everywhere; it takes about 20 s.
+LIMIT=240
+
+cannot() {
+    echo "cannot run: $1"
+    exit 77
+}
+
+# The version of the newest kernel whose headers are installed.
+version() {
+    local build
+    for build in $(printf '%s\n' /lib/modules/*-amd64/build | sort -rV); do
+        if [[ -e $build/Makefile ]]; then basename "$(dirname "$build")" && return; fi
+    done
+}
+
+# Package $1, unpacked in $target/$2.
+unpacked() {
+    if [[ -e $target/$2/.done ]]; then return; fi
+    rm -rf "${target:?}/$2"
+    mkdir -p "$target/$2"
+    (cd "$target/$2" && apt-get download "$1" >apt.log 2>&1) || cannot "package $1 cannot be downloaded"
+    dpkg -x "$target/$2"/*.deb "$target/$2"
+    rm "$target/$2"/*.deb
+    touch "$target/$2/.done"
+}
+
+# The kernel's own NTB core, clients and network driver, unchanged, as modules: Debian builds none.
+stock() {
+    local series=${version%%.0-*} build=/lib/modules/$version/build
+    if [[ -e $target/stock/.done ]]; then return; fi
+    unpacked "linux-source-$series" source
+    rm -rf "$target/stock"
+    mkdir -p "$target/stock"
+    tar xf "$target/source/usr/src/linux-source-$series.tar.xz" -C "$target/stock" --strip-components=2 \
+        "linux-source-$series/drivers/ntb" "linux-source-$series/drivers/net/ntb_netdev.c"
+    make -C "$build" M="$target/stock/ntb" CONFIG_NTB=m CONFIG_NTB_MSI=y CONFIG_NTB_TRANSPORT=m CONFIG_NTB_PERF=m \
+        CONFIG_NTB_TOOL=m CONFIG_NTB_PINGPONG=m KCFLAGS="-DCONFIG_NTB_MODULE=1 -DCONFIG_NTB_MSI=1" modules
+    echo "obj-m := ntb_netdev.o" >"$target/stock/net/Kbuild"
+    make -C "$build" M="$target/stock/net" KBUILD_EXTRA_SYMBOLS="$target/stock/ntb/Module.symvers" KCFLAGS="-DCONFIG_NTB_MODULE=1" \
+        modules
+    rm -rf "$target/source"
+    touch "$target/stock/.done"
+}
+
+# Our modules, built from a copy, since kbuild writes beside its sources.
+ours() {
+    rm -rf "$target/ours"
+    cp -r kernel "$target/ours"
+    make -C "$target/ours" KDIR="/lib/modules/$version/build" STOCK="$target/stock/ntb" KCFLAGS=-Werror modules
+}
+
+# A first file system: busybox, all modules, the tests.
+machine() {
+    local root=$target/root name
+    rm -rf "$root"
+    mkdir -p "$root"/{bin,dev,proc,sys,modules}
+    cp /bin/busybox "$root/bin"
+    for name in $(busybox --list | grep -vx busybox); do ln -s busybox "$root/bin/$name"; done
+    find "$target/ours" "$target/stock" -name '*.ko' -exec cp {} "$root/modules" \;
+    cc -O2 -Wall -Wextra -Werror -static -Ikernel/include kernel/tests/segments.c -o "$root/bin/segments"
+    cp kernel/tests/init.sh "$root/init"
+    (cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) >"$target/initrd.gz"
+}
+
+# Boots a machine whose console is $target/$1.log; the rest are words for QEMU. Atomics between machines need -smp 2.
+boot() {
+    local console=$target/$1.log words=$2
+    shift 2
+    timeout -k 5 "$LIMIT" qemu-system-x86_64 -M q35 -cpu max -accel tcg -smp 2 -m 512 -nographic -no-reboot -nic none \
+        -kernel "$target"/image/boot/vmlinuz-* -initrd "$target/initrd.gz" \
+        -append "console=ttyS0 panic=-1 panic_on_warn=1 oops=panic $words" "$@" </dev/null >"$console" 2>&1 || true
+}
+
+# What the machine of console $1 said of its tests, added to the sums.
+count() {
+    local lines
+    lines=$(tr -d '\r' <"$target/$1.log")
+    grep -E '^(ok|FAILED) ' <<<"$lines" || true
+    passed=$((passed + $(grep -c '^ok ' <<<"$lines" || true)))
+    failed=$((failed + $(grep -c '^FAILED ' <<<"$lines" || true)))
+    if ! grep -q '^all tests have run' <<<"$lines"; then
+        failed=$((failed + 1))
+        echo "machine $1 did not get to the end; its console ends with:"
+        tail -n 40 <<<"$lines"
+    fi
+}
+
+# Two machines with a cable of shared memory.
+boot_two() {
+    local memory=$target/cable.memory end jobs=()
+    rm -f "$memory"
+    truncate -s 16M "$memory"
+    for end in first second; do
+        boot "$end" "role=$end" -object memory-backend-file,id=cable,mem-path="$memory",size=16M,share=on \
+            -device ivshmem-plain,memdev=cable &
+        jobs+=($!)
+    done
+    wait "${jobs[@]}"
+    rm -f "$memory"
+}
+
+version=$(version)
+[[ -n $version ]] || cannot "no kernel headers: apt-get install linux-headers-amd64"
+for program in qemu-system-x86_64 busybox cpio; do
+    command -v "$program" >/dev/null || cannot "no $program: scripts/install-packages.sh test"
+done
+unpacked "linux-image-$version" image
+stock >"$target/build.log" 2>&1 || { tail -n 30 "$target/build.log"; exit 1; }
+ours >>"$target/build.log" 2>&1 || { tail -n 30 "$target/build.log"; exit 1; }
+machine
+passed=0 failed=0
+# The windows of a pair are memory that the kernel leaves alone.
+boot alone 'memmap=64M$0x10000000'
+count alone
+boot_two
+count first
+count second
+echo "test result: $([[ $failed -eq 0 ]] && echo ok || echo FAILED). $passed passed; $failed failed; 0 ignored"
+[[ $failed -eq 0 ]]
