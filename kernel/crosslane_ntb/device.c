@@ -88,6 +88,7 @@ union argument {
 	struct crosslane_ntb_translate translate;
 	struct crosslane_ntb_range range;
 	struct crosslane_ntb_register pad;
+	struct crosslane_ntb_waker waker;
 	u32 word;
 };
 
@@ -115,6 +116,12 @@ static long call(struct port *port, unsigned int command, union argument *argume
 	case CROSSLANE_NTB_MASK:
 		port_mask(port, argument->word);
 		return 0;
+	case CROSSLANE_NTB_WAKER:
+		return port_add_waker(port, argument->waker.eventfd, &argument->waker.handle);
+	case CROSSLANE_NTB_DROP_WAKER:
+		return port_drop_waker(port, argument->word);
+	case CROSSLANE_NTB_BELL:
+		return port_bell(port, argument->word);
 	default:
 		return -ENOTTY;
 	}

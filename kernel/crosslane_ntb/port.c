@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "port.h"
 
+#include "life.h"
 #include "segment.h"
 
 #include <linux/dma-mapping.h>
@@ -9,10 +10,8 @@
 #include <linux/ntb.h>
 #include <linux/overflow.h>
 #include <linux/pci.h>
+#include <linux/random.h>
 #include <linux/slab.h>
-
-/* The peer of a bridge with one. */
-#define PEER 0
 
 /* Where pages of a carved range lie. */
 static unsigned long inbound_frame(void *memory, unsigned long index)
@@ -29,128 +28,18 @@ static unsigned long outbound_frame(void *memory, unsigned long index)
 	return (unsigned long)memory + index;
 }
 
-static void end_segment(struct segment *segment, bool keep)
+static void end_segment(struct segment *segment)
 {
 	list_del(&segment->link);
-	segment_end(segment, keep);
+	segment_end(segment, false);
 	segment_put(segment);
 }
 
-/* Ends a life of the link: what the peer stores from now on reaches nobody, and what it has stored stays readable to who can read it. */
-static void end_life(struct port *port)
+/* Bytes at a window's start that are not the owner's. */
+static u64 reserved(u32 window)
 {
-	struct segment *segment, *next;
-	u32 window;
-
-	lockdep_assert_held(&port->lock);
-	/* First, or a store could arrive between the copies of two pages. */
-	for (window = 0; port->ntb && window < port->windows; window++)
-		if (port->inbound[window].allocated)
-			ntb_mw_clear_trans(port->ntb, PEER, window);
-	list_for_each_entry_safe(segment, next, &port->segments, link)
-		end_segment(segment, true);
+	return window ? 0 : CONTROL_LEN;
 }
-
-static int set_translation(struct port *port, u32 window)
-{
-	struct port_inbound *inbound = &port->inbound[window];
-
-	return ntb_mw_set_trans(port->ntb, PEER, window, inbound->dma, inbound->len);
-}
-
-static int set_translations(struct port *port)
-{
-	int error = 0;
-	u32 window;
-
-	for (window = 0; !error && window < port->windows; window++)
-		if (port->inbound[window].allocated)
-			error = set_translation(port, window);
-	return error;
-}
-
-static bool bridge_is_up(struct port *port)
-{
-	return ntb_link_is_up(port->ntb, NULL, NULL) & BIT_ULL(PEER);
-}
-
-/* Begins a life if the link is up, and did not change since `changes` was read: then this is called again. */
-static void begin_life(struct port *port, u32 changes)
-{
-	unsigned long flags;
-	int error;
-
-	if (!bridge_is_up(port))
-		return;
-	error = set_translations(port);
-	if (error) {
-		dev_err(&port->ntb->dev, "a window cannot be translated again: error %d; the link stays down\n", error);
-		return;
-	}
-	spin_lock_irqsave(&port->events, flags);
-	if (port->changes == changes) {
-		port->up = true;
-		port->rung = 0;
-		port->life++;
-	}
-	spin_unlock_irqrestore(&port->events, flags);
-	wake_up_interruptible(&port->readers);
-}
-
-static void link_changed(struct work_struct *work)
-{
-	struct port *port = container_of(work, struct port, changed);
-	unsigned long flags;
-	u32 changes;
-	bool up;
-
-	mutex_lock(&port->lock);
-	spin_lock_irqsave(&port->events, flags);
-	changes = port->changes;
-	up = port->up;
-	spin_unlock_irqrestore(&port->events, flags);
-	if (port->owned && port->ntb && !up) {
-		end_life(port);
-		begin_life(port, changes);
-	}
-	mutex_unlock(&port->lock);
-}
-
-static void on_link(void *context)
-{
-	struct port *port = context;
-	bool up = bridge_is_up(port);
-	unsigned long flags;
-
-	spin_lock_irqsave(&port->events, flags);
-	port->changes++;
-	if (!up)
-		port->up = false;
-	spin_unlock_irqrestore(&port->events, flags);
-	queue_work(system_highpri_wq, &port->changed);
-	if (!up)
-		wake_up_interruptible(&port->readers);
-}
-
-static void on_doorbell(void *context, int vector)
-{
-	struct port *port = context;
-	u64 bits = ntb_db_read(port->ntb);
-	unsigned long flags;
-
-	if (!bits)
-		return;
-	ntb_db_clear(port->ntb, bits);
-	spin_lock_irqsave(&port->events, flags);
-	port->rung |= lower_32_bits(bits);
-	spin_unlock_irqrestore(&port->events, flags);
-	wake_up_interruptible(&port->readers);
-}
-
-static const struct ntb_ctx_ops port_ops = {
-	.link_event = on_link,
-	.db_event = on_doorbell,
-};
 
 static void free_inbound(struct port *port, u32 window)
 {
@@ -160,7 +49,7 @@ static void free_inbound(struct port *port, u32 window)
 		return;
 	ntb_mw_clear_trans(port->ntb, PEER, window);
 	dma_free_coherent(&port->ntb->pdev->dev, inbound->allocated_len, inbound->allocated, inbound->allocated_dma);
-	memset(inbound, 0, sizeof(*inbound));
+	*inbound = (struct port_inbound){ .wanted = inbound->wanted };
 }
 
 static int find_windows(struct port *port)
@@ -179,6 +68,8 @@ static int find_windows(struct port *port)
 		if (error)
 			return error;
 		port->outbound[window].len = round_down(len, PAGE_SIZE);
+		if (port->outbound[window].len <= reserved(window))
+			return -ENOSPC;
 		port->outbound[window].memory = ioremap_wc(port->outbound[window].base, port->outbound[window].len);
 		if (!port->outbound[window].memory)
 			return -ENOMEM;
@@ -207,9 +98,11 @@ struct port *port_new(struct ntb_dev *ntb)
 	INIT_LIST_HEAD(&port->segments);
 	spin_lock_init(&port->events);
 	init_waitqueue_head(&port->readers);
-	INIT_WORK(&port->changed, link_changed);
+	control_init(&port->control);
+	wakers_init(&port->wakers);
+	port->sessions = get_random_u32();
 	port->ntb = ntb;
-	error = find_windows(port) ?: ntb_set_ctx(ntb, port, &port_ops);
+	error = find_windows(port) ?: life_attach(port);
 	if (error) {
 		forget_windows(port);
 		kfree(port);
@@ -234,18 +127,18 @@ static void reset(struct port *port)
 	unsigned long flags;
 	u32 window;
 
-	if (port->ntb)
-		ntb_link_disable(port->ntb);
+	port->enabled = false;
+	life_end(port);
 	spin_lock_irqsave(&port->events, flags);
-	port->up = false;
-	port->rung = 0;
 	port->masked = 0;
 	spin_unlock_irqrestore(&port->events, flags);
-	end_life(port);
 	if (!port->ntb)
 		return;
-	for (window = 0; window < port->windows; window++)
+	ntb_link_disable(port->ntb);
+	for (window = 0; window < port->windows; window++) {
 		free_inbound(port, window);
+		port->inbound[window].wanted = 0;
+	}
 }
 
 void port_gone(struct port *port)
@@ -256,7 +149,7 @@ void port_gone(struct port *port)
 	forget_windows(port);
 	port->ntb = NULL;
 	mutex_unlock(&port->lock);
-	cancel_work_sync(&port->changed);
+	life_detach(port);
 	wake_up_interruptible(&port->readers);
 }
 
@@ -273,11 +166,6 @@ void port_disown(struct port *port)
 	mutex_unlock(&port->lock);
 }
 
-static u32 doorbells(struct port *port)
-{
-	return hweight32(lower_32_bits(ntb_db_valid_mask(port->ntb)));
-}
-
 int port_info(struct port *port, struct crosslane_ntb_info *info)
 {
 	resource_size_t align, max;
@@ -287,18 +175,15 @@ int port_info(struct port *port, struct crosslane_ntb_info *info)
 	memset(info, 0, sizeof(*info));
 	info->version = CROSSLANE_NTB_VERSION;
 	info->windows = port->windows;
-	info->scratchpads = max(ntb_spad_count(port->ntb), 0);
-	info->doorbells = doorbells(port);
 	for (window = 0; window < port->windows; window++) {
 		struct crosslane_ntb_window *to = &info->window[window];
 
-		to->inbound_len = port->inbound[window].len;
-		to->outbound_len = port->outbound[window].len;
+		to->inbound_len = port->inbound[window].wanted;
+		to->outbound_len = port->outbound[window].len - reserved(window);
 		/* Bridges know this while the link is up. */
 		if (ntb_mw_get_align(port->ntb, PEER, window, NULL, &align, &max))
 			continue;
-		to->inbound_align = max_t(u64, align, PAGE_SIZE);
-		to->inbound_max = round_down(max, to->inbound_align);
+		to->inbound_max = round_down(max, max_t(u64, align, PAGE_SIZE)) - reserved(window);
 	}
 	return 0;
 }
@@ -323,6 +208,7 @@ static int allocate(struct port *port, struct port_inbound *inbound, u64 len, u6
 	inbound->allocated = dma_alloc_coherent(device, len, &inbound->allocated_dma, GFP_KERNEL | __GFP_NOWARN);
 	if (inbound->allocated && !IS_ALIGNED(inbound->allocated_dma, align)) {
 		dma_free_coherent(device, len, inbound->allocated, inbound->allocated_dma);
+		inbound->allocated = NULL;
 		if (check_add_overflow((size_t)len, (size_t)align, &longer))
 			return -EINVAL;
 		inbound->allocated_len = longer;
@@ -337,34 +223,64 @@ static int allocate(struct port *port, struct port_inbound *inbound, u64 len, u6
 	return 0;
 }
 
+/* Gives a window the memory that its owner wants; the bridge's link is up. */
+static int allocate_wanted(struct port *port, u32 window)
+{
+	struct port_inbound *inbound = &port->inbound[window];
+	resource_size_t address_align, align, max;
+	u64 len;
+	int error;
+
+	error = ntb_mw_get_align(port->ntb, PEER, window, &address_align, &align, &max);
+	if (error)
+		return error;
+	/* What the bridge translates may have to be longer than what the owner wants. */
+	len = roundup(inbound->wanted + reserved(window), max_t(u64, align, PAGE_SIZE));
+	if (len > max)
+		return -EINVAL;
+	return allocate(port, inbound, len, max_t(u64, address_align, PAGE_SIZE));
+}
+
+int port_set_translation(struct port *port, u32 window)
+{
+	struct port_inbound *inbound = &port->inbound[window];
+	int error = 0;
+
+	if (!inbound->wanted)
+		return 0;
+	if (!inbound->allocated)
+		error = allocate_wanted(port, window);
+	if (!error)
+		error = ntb_mw_set_trans(port->ntb, PEER, window, inbound->dma, inbound->len);
+	if (error)
+		free_inbound(port, window);
+	return error;
+}
+
+/* Longer than any bridge's window. */
+#define WANTED_MAX (1ull << 46)
+
 int port_translate(struct port *port, u32 window, u64 len)
 {
-	resource_size_t address_align, align, max;
-	struct port_inbound inbound = {};
-	int error;
+	int error = 0;
 
 	lockdep_assert_held(&port->lock);
 	if (window >= port->windows)
 		return -ENXIO;
-	if (has_segments(port, window, CROSSLANE_NTB_INBOUND))
-		return -EBUSY;
-	if (!len) {
-		free_inbound(port, window);
-		return 0;
-	}
-	error = ntb_mw_get_align(port->ntb, PEER, window, &address_align, &align, &max);
-	if (error)
-		return error;
-	if (len > max || !IS_ALIGNED(len, max_t(u64, align, PAGE_SIZE)))
+	if (!PAGE_ALIGNED(len) || len > WANTED_MAX)
 		return -EINVAL;
+	if (has_segments(port, window, CROSSLANE_NTB_INBOUND) || (!window && port->control.own))
+		return -EBUSY;
+	if (!window)
+		life_end(port);
 	free_inbound(port, window);
-	error = allocate(port, &inbound, len, max_t(u64, address_align, PAGE_SIZE));
+	port->inbound[window].wanted = len;
+	/* Otherwise when the link comes up. */
+	if (window && port->control.own)
+		error = port_set_translation(port, window);
 	if (error)
-		return error;
-	port->inbound[window] = inbound;
-	error = set_translation(port, window);
-	if (error)
-		free_inbound(port, window);
+		port->inbound[window].wanted = 0;
+	life_step(port);
 	return error;
 }
 
@@ -386,19 +302,21 @@ static struct segment *overlapping(struct port *port, const struct crosslane_ntb
 
 static struct segment *carve(struct port *port, const struct crosslane_ntb_range *range)
 {
+	u64 skip = reserved(range->window);
+
 	if (range->side == CROSSLANE_NTB_OUTBOUND) {
 		struct port_outbound *outbound = &port->outbound[range->window];
 
-		if (!fits(range->offset, range->len, outbound->len))
+		if (!fits(range->offset, range->len, outbound->len - skip))
 			return ERR_PTR(-EINVAL);
-		return segment_new(range, outbound_frame, (void *)PHYS_PFN(outbound->base + range->offset));
+		return segment_new(range, outbound_frame, (void *)PHYS_PFN(outbound->base + skip + range->offset));
 	} else {
 		struct port_inbound *inbound = &port->inbound[range->window];
 
-		if (!fits(range->offset, range->len, inbound->len))
+		if (!inbound->allocated || !fits(range->offset, range->len, inbound->len - skip))
 			return ERR_PTR(-EINVAL);
-		memset(inbound->memory + range->offset, 0, range->len);
-		return segment_new(range, inbound_frame, inbound->memory + range->offset);
+		memset(inbound->memory + skip + range->offset, 0, range->len);
+		return segment_new(range, inbound_frame, inbound->memory + skip + range->offset);
 	}
 }
 
@@ -420,7 +338,7 @@ int port_carve(struct port *port, const struct crosslane_ntb_range *range)
 	list_add(&segment->link, &port->segments);
 	descriptor = segment_descriptor(segment);
 	if (descriptor < 0)
-		end_segment(segment, false);
+		end_segment(segment);
 	return descriptor;
 }
 
@@ -433,7 +351,7 @@ int port_take_back(struct port *port, const struct crosslane_ntb_range *range)
 		if (segment->window != range->window || segment->side != range->side ||
 		    segment->offset != range->offset || segment->len != range->len)
 			continue;
-		end_segment(segment, false);
+		end_segment(segment);
 		return 0;
 	}
 	return -ENOENT;
@@ -441,45 +359,55 @@ int port_take_back(struct port *port, const struct crosslane_ntb_range *range)
 
 int port_link(struct port *port, bool on)
 {
-	int error;
-
 	lockdep_assert_held(&port->lock);
-	error = on ? ntb_link_enable(port->ntb, NTB_SPEED_AUTO, NTB_WIDTH_AUTO) : ntb_link_disable(port->ntb);
-	if (!error)
-		ntb_link_event(port->ntb);
-	return error;
-}
-
-static bool has_pad(struct port *port, u32 index)
-{
-	int count = ntb_spad_count(port->ntb);
-
-	return count > 0 && index < (u32)count;
+	port->enabled = on;
+	if (!on)
+		life_end(port);
+	life_step(port);
+	return on ? ntb_link_enable(port->ntb, NTB_SPEED_AUTO, NTB_WIDTH_AUTO) : ntb_link_disable(port->ntb);
 }
 
 int port_read_pad(struct port *port, u32 index, u32 *value)
 {
-	lockdep_assert_held(&port->lock);
-	if (!has_pad(port, index))
+	if (index >= CROSSLANE_NTB_PADS)
 		return -ENXIO;
-	*value = ntb_spad_read(port->ntb, index);
+	*value = control_read_pad(&port->control, index);
 	return 0;
 }
 
 int port_write_peer_pad(struct port *port, u32 index, u32 value)
 {
-	lockdep_assert_held(&port->lock);
-	if (!has_pad(port, index))
+	if (index >= CROSSLANE_NTB_PADS)
 		return -ENXIO;
-	return ntb_peer_spad_write(port->ntb, PEER, index, value);
+	return control_write_pad(&port->control, index, value) ? 0 : -ENOTCONN;
 }
 
 int port_ring(struct port *port, u32 bits)
 {
+	return control_ring(&port->control, bits) ? 0 : -ENOTCONN;
+}
+
+int port_add_waker(struct port *port, int eventfd, u32 *handle)
+{
 	lockdep_assert_held(&port->lock);
-	if (bits & ~lower_32_bits(ntb_db_valid_mask(port->ntb)))
-		return -ENXIO;
-	return ntb_peer_db_set(port->ntb, bits);
+	return READ_ONCE(port->up) ? wakers_add(&port->wakers, eventfd, handle) : -ENOTCONN;
+}
+
+int port_drop_waker(struct port *port, u32 handle)
+{
+	return wakers_remove(&port->wakers, handle);
+}
+
+int port_bell(struct port *port, u32 handle)
+{
+	lockdep_assert_held(&port->lock);
+	return READ_ONCE(port->up) ? bell_descriptor(port, port->life, handle) : -ENOTCONN;
+}
+
+bool port_wake(struct port *port, u64 life, u32 handle)
+{
+	/* A handle of another life is no waker of this one: a life that begins just now is no harm. */
+	return READ_ONCE(port->up) && READ_ONCE(port->life) == life && control_wake(&port->control, handle);
 }
 
 void port_mask(struct port *port, u32 bits)
@@ -490,53 +418,4 @@ void port_mask(struct port *port, u32 bits)
 	port->masked = bits;
 	spin_unlock_irqrestore(&port->events, flags);
 	wake_up_interruptible(&port->readers);
-}
-
-/* What the next event is; port->events is held. */
-static u32 next_event(struct port *port)
-{
-	if (port->told_up && (!port->up || port->told_life != port->life))
-		return CROSSLANE_NTB_LINK_DOWN;
-	if (port->up && !port->told_up)
-		return CROSSLANE_NTB_LINK_UP;
-	if (port->told_up && port->rung & ~port->masked)
-		return CROSSLANE_NTB_DOORBELL;
-	return 0;
-}
-
-bool port_event(struct port *port, struct crosslane_ntb_event *event)
-{
-	unsigned long flags;
-
-	memset(event, 0, sizeof(*event));
-	spin_lock_irqsave(&port->events, flags);
-	event->kind = next_event(port);
-	switch (event->kind) {
-	case CROSSLANE_NTB_LINK_DOWN:
-		event->life = port->told_life;
-		port->told_up = false;
-		break;
-	case CROSSLANE_NTB_LINK_UP:
-		event->life = port->told_life = port->life;
-		port->told_up = true;
-		break;
-	case CROSSLANE_NTB_DOORBELL:
-		event->life = port->life;
-		event->doorbells = port->rung & ~port->masked;
-		port->rung &= port->masked;
-		break;
-	}
-	spin_unlock_irqrestore(&port->events, flags);
-	return event->kind;
-}
-
-bool port_has_event(struct port *port)
-{
-	unsigned long flags;
-	bool has;
-
-	spin_lock_irqsave(&port->events, flags);
-	has = next_event(port);
-	spin_unlock_irqrestore(&port->events, flags);
-	return has;
 }

@@ -2,7 +2,9 @@
 #ifndef CROSSLANE_PORT_H
 #define CROSSLANE_PORT_H
 
+#include "control.h"
 #include "crosslane_ntb.h"
+#include "wakers.h"
 
 #include <linux/kref.h>
 #include <linux/list.h>
@@ -14,14 +16,18 @@
 
 struct ntb_dev;
 
-/* Memory of this host behind one inbound window. */
+/*
+ * Memory of this host behind one inbound window. How it must be aligned a bridge tells while its link is up: what the owner wants before is
+ * allocated then.
+ */
 struct port_inbound {
+	u64 wanted;	/* by the owner; 0: none */
 	void *allocated;
 	dma_addr_t allocated_dma;
 	size_t allocated_len;
 	u8 *memory;	/* the aligned part, for the bridge to translate to */
 	dma_addr_t dma;
-	u64 len;
+	u64 len;	/* of that part; the owner's and the modules' own */
 };
 
 /* The peer's memory as this host addresses it. */
@@ -32,18 +38,36 @@ struct port_outbound {
 	void __iomem *memory;
 };
 
-/* One end of a cable. */
+/*
+ * One end of a cable.
+ *
+ * The link has lives. A bridge's own link state is not enough for one: a host that was reset comes back with the link up and memory of a
+ * new life, and its peer may have missed that it was away. So each end takes a session number whenever it is ready for a life, tells the
+ * peer by the bridge's scratchpad 0 (its session << 16 | the peer's session that it has accepted), and a life is while both have accepted
+ * each other's. Who is ready has its windows translated and its control memory zeroed.
+ */
 struct port {
-	struct kref users;	/* the bridge's driver, and the open device */
-	struct mutex lock;	/* all up to `segments`, and when a life begins */
+	struct kref users;	/* the bridge's driver, the open device, bells */
+	struct mutex lock;	/* all up to `step` */
 	struct ntb_dev *ntb;	/* NULL when the bridge has gone */
 	bool owned;		/* some process has the device open */
+	bool enabled;		/* the owner wants a link */
+	bool ready;
+	u16 sessions;		/* the last session number that was taken */
+	u16 session, accepted;	/* of this life, or the next; 0: none */
 	u32 windows;
 	struct port_inbound inbound[CROSSLANE_NTB_WINDOWS];
 	struct port_outbound outbound[CROSSLANE_NTB_WINDOWS];
 	struct list_head segments;
+	struct delayed_work step;	/* looks at the link, and takes a step towards a life or ends one */
 
-	spinlock_t events;	/* all up to `readers`; taken in interrupts */
+	struct control_state control;
+	struct wakers wakers;
+	struct work_struct wakes;	/* wakes that an interrupt has no time for */
+	bool wake_all;
+	u64 data_bell, session_bell;	/* the bridge's doorbells: for `control`, and for a new session word */
+
+	spinlock_t events;	/* all below; taken in interrupts */
 	bool up;
 	u64 life;		/* number of the link's present or last life; 0: there was none */
 	bool told_up;		/* the reader has been told that `told_life` began */
@@ -52,8 +76,6 @@ struct port {
 	u32 rung;		/* doorbells since the last report */
 	u32 masked;
 	wait_queue_head_t readers;
-
-	struct work_struct changed;	/* ends a life of the link and begins the next */
 };
 
 struct port *port_new(struct ntb_dev *ntb);
@@ -73,6 +95,14 @@ int port_read_pad(struct port *port, u32 index, u32 *value);
 int port_write_peer_pad(struct port *port, u32 index, u32 value);
 int port_ring(struct port *port, u32 bits);
 void port_mask(struct port *port, u32 bits);
+int port_add_waker(struct port *port, int eventfd, u32 *handle);
+int port_drop_waker(struct port *port, u32 handle);
+/* A descriptor in this process. */
+int port_bell(struct port *port, u32 handle);
+/* Wakes a sleeper of the peer; false behind the life. In any context. */
+bool port_wake(struct port *port, u64 life, u32 handle);
+/* Has the bridge translate the window to the memory that the owner wants behind it, which is allocated if it was not yet. */
+int port_set_translation(struct port *port, u32 window);
 /* The next event; false if there is none. */
 bool port_event(struct port *port, struct crosslane_ntb_event *event);
 bool port_has_event(struct port *port);

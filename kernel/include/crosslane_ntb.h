@@ -15,24 +15,28 @@
 #define CROSSLANE_NTB_VERSION 1
 /* Most memory windows of a port. */
 #define CROSSLANE_NTB_WINDOWS 8
+/* Scratchpads and doorbells of every port: the modules make them of memory where a bridge has fewer. */
+#define CROSSLANE_NTB_PADS 32
+#define CROSSLANE_NTB_DOORBELLS 32
 
 /* One memory window, of both directions. */
 struct crosslane_ntb_window {
-	__u64 inbound_max;	/* longest memory that the bridge can translate to */
-	__u64 inbound_align;	/* CROSSLANE_NTB_TRANSLATE takes multiples of this length */
-	__u64 inbound_len;	/* memory behind the window now; 0: none */
+	__u64 inbound_max;	/* longest memory that the bridge can translate to; 0: not known while its link is down */
+	__u64 inbound_len;	/* memory that CROSSLANE_NTB_TRANSLATE wants behind the window; 0: none */
 	__u64 outbound_len;	/* the peer's memory that this host can address */
 };
 
 struct crosslane_ntb_info {
 	__u32 version;		/* CROSSLANE_NTB_VERSION */
 	__u32 windows;		/* how many of window[] there are */
-	__u32 scratchpads;	/* 32-bit registers that the peer writes */
-	__u32 doorbells;	/* doorbell bits, from bit 0 on; at most 32 */
 	struct crosslane_ntb_window window[CROSSLANE_NTB_WINDOWS];
 };
 
-/* Memory of the host's own for the peer to store into; len 0 takes it away. EBUSY while segments are carved from it. */
+/*
+ * Memory of the host's own, whole pages, for the peer to store into; len 0 takes it away. Before the link is up it is only noted, and
+ * what cannot be had keeps the link down, with a line in the kernel's log. EBUSY while segments are carved from it, and, for window 0,
+ * while the link is up: the modules keep a part of that for themselves, and no link comes up without it.
+ */
 struct crosslane_ntb_translate {
 	__u32 window;
 	__u32 reserved;
@@ -55,6 +59,12 @@ struct crosslane_ntb_range {
 struct crosslane_ntb_register {
 	__u32 index;
 	__u32 value;
+};
+
+/* A sleeper that programs of the peer's host may wake. */
+struct crosslane_ntb_waker {
+	__s32 eventfd;
+	__u32 handle;		/* filled in: by it the peer's daemon gets a bell (CROSSLANE_NTB_BELL); no later waker has the same */
 };
 
 enum crosslane_ntb_event_kind {
@@ -90,5 +100,16 @@ struct crosslane_ntb_event {
 #define CROSSLANE_NTB_RING _IOW(CROSSLANE_NTB_IOC, 7, __u32)
 /* The doorbell bits that make no event; initially none. */
 #define CROSSLANE_NTB_MASK _IOW(CROSSLANE_NTB_IOC, 8, __u32)
+/*
+ * Makes a waker of an eventfd; it ends with CROSSLANE_NTB_DROP_WAKER (its handle), or with the link's life. ENOSPC beyond 65536. It may be
+ * woken without having been rung, where many were.
+ */
+#define CROSSLANE_NTB_WAKER _IOWR(CROSSLANE_NTB_IOC, 9, struct crosslane_ntb_waker)
+#define CROSSLANE_NTB_DROP_WAKER _IOW(CROSSLANE_NTB_IOC, 10, __u32)
+/*
+ * A descriptor for a handle of the peer's, which can be passed to another process: each write() to it, of whatever, wakes that sleeper,
+ * and all that was stored through windows before is there when it wakes. ENOTCONN behind the link's life.
+ */
+#define CROSSLANE_NTB_BELL _IOW(CROSSLANE_NTB_IOC, 11, __u32)
 
 #endif

@@ -4,6 +4,7 @@
 
 #include <linux/pci.h>
 #include <linux/random.h>
+#include <linux/version.h>
 
 static struct soft_bridge *to_bridge(struct ntb_dev *ntb)
 {
@@ -24,6 +25,12 @@ static void renew_session(struct soft_bridge *bridge)
 	WRITE_ONCE(bridge->own->accepted, 0);
 	WRITE_ONCE(bridge->own->doorbell, 0);
 	WRITE_ONCE(bridge->own->session, bridge->enabled ? bridge->session : 0);
+	mod_timer(&bridge->training, jiffies + msecs_to_jiffies(SOFT_TRAINING));
+}
+
+static void trained(struct timer_list *timer)
+{
+	soft_bridge_look(container_of(timer, struct soft_bridge, training));
 }
 
 /* Takes a step towards what both ends want of the link; whether it is up now. */
@@ -33,7 +40,7 @@ static bool agree(struct soft_bridge *bridge)
 	bool accepts = READ_ONCE(bridge->peer->accepted) == bridge->session;
 
 	lockdep_assert_held(&bridge->lock);
-	if (!bridge->enabled || !bridge->connected(bridge))
+	if (!bridge->enabled || timer_pending(&bridge->training) || !bridge->connected(bridge))
 		theirs = 0;
 	if (bridge->up && (bridge->accepted != theirs || !accepts)) {
 		renew_session(bridge);
@@ -328,10 +335,20 @@ static const struct ntb_dev_ops soft_ops = {
 void soft_bridge_init(struct soft_bridge *bridge, struct pci_dev *pci, const struct soft_shape *shape)
 {
 	spin_lock_init(&bridge->lock);
+	timer_setup(&bridge->training, trained, 0);
 	bridge->ntb.pdev = pci;
 	bridge->ntb.topo = NTB_TOPO_NONE;
 	bridge->ntb.ops = &soft_ops;
 	bridge->shape = *shape;
 	/* Not a number of an earlier life of this end, which the peer may still believe in. */
 	bridge->session = get_random_u32();
+}
+
+void soft_bridge_stop(struct soft_bridge *bridge)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
+	timer_shutdown_sync(&bridge->training);
+#else
+	del_timer_sync(&bridge->training);
+#endif
 }

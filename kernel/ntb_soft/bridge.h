@@ -5,10 +5,16 @@
 #include <linux/atomic.h>
 #include <linux/ntb.h>
 #include <linux/spinlock.h>
+#include <linux/timer.h>
 
 #define SOFT_WINDOWS 8	/* most memory windows of a bridge */
 #define SOFT_PADS 128	/* most scratchpads */
 #define SOFT_DOORBELLS 32
+/*
+ * How long a link trains, from when it is enabled or has gone down, ms. Stock ntb_transport clears its scratchpads some time after it
+ * hears that a link is down; a peer that has written to them by then is not heard.
+ */
+#define SOFT_TRAINING 200
 
 /* What a bridge is like: module parameters. */
 struct soft_shape {
@@ -51,6 +57,7 @@ struct soft_bridge {
 	u64 masked;
 	bool enabled;
 	u32 session;		/* own->session while enabled, which the peer could overwrite */
+	struct timer_list training;	/* while it runs the link cannot come up */
 	u32 accepted;
 	bool up;
 	unsigned long allocated;	/* windows whose memory a client has, one bit each */
@@ -58,6 +65,8 @@ struct soft_bridge {
 
 /* Fills in what does not depend on how the ends are joined. */
 void soft_bridge_init(struct soft_bridge *bridge, struct pci_dev *pci, const struct soft_shape *shape);
+/* Nothing of it runs any more. */
+void soft_bridge_stop(struct soft_bridge *bridge);
 /* Looks at the registers, and tells the client what is new; in an interrupt, or as one. */
 void soft_bridge_look(struct soft_bridge *bridge);
 

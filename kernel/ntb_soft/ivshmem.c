@@ -217,6 +217,7 @@ static void stop(struct machine *machine)
 	if (machine->own) {
 		hrtimer_cancel(&machine->timer);
 		irq_work_sync(&machine->again);
+		soft_bridge_stop(&machine->bridge);
 		WRITE_ONCE(machine->own->registers.session, 0);
 		WRITE_ONCE(machine->own->position, 0);
 		cmpxchg(&machine->own->owner, machine->identity, 0);

@@ -154,15 +154,20 @@ void soft_pair_stop(void)
 	for (i = 0; i < 2; i++)
 		if (pair->end[i].registered)
 			ntb_unregister_device(&pair->end[i].bridge.ntb);
+	/* Both links are disabled, and both ends know it behind this: their timers are not started again. */
+	for (i = 0; i < 2; i++)
+		irq_work_sync(&pair->end[i].interrupt);
 	for (i = 0; i < 2; i++) {
 		struct pci_dev *pci = pair->end[i].bridge.ntb.pdev;
 
-		irq_work_sync(&pair->end[i].interrupt);
-		if (pci) {
-			soft_memory_detach(pci);
-			pci_dev_put(pci);
-		}
+		if (!pci)
+			continue;
+		soft_bridge_stop(&pair->end[i].bridge);
+		soft_memory_detach(pci);
+		pci_dev_put(pci);
 	}
+	for (i = 0; i < 2; i++)
+		irq_work_sync(&pair->end[i].interrupt);
 	if (pair->bus) {
 		pci_lock_rescan_remove();
 		pci_stop_root_bus(pair->bus);

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
@@ -26,7 +27,7 @@
 #include <unistd.h>
 
 #define PAGE 4096UL
-#define WINDOW (1UL << 20)
+#define WINDOW (1UL << 19)
 
 static const char *test;
 static int failures, any_failed;
@@ -96,9 +97,9 @@ static void up(void)
 	a = open("/dev/crosslane0", O_RDWR | O_CLOEXEC);
 	b = open("/dev/crosslane1", O_RDWR | O_CLOEXEC);
 	CHECK(a >= 0 && b >= 0);
+	CHECK(!translate(a, 0, WINDOW) && !translate(b, 0, WINDOW));
 	CHECK(!link_port(a, 1) && !link_port(b, 1));
 	CHECK(event(a).kind == CROSSLANE_NTB_LINK_UP && event(b).kind == CROSSLANE_NTB_LINK_UP);
-	CHECK(!translate(a, 0, WINDOW) && !translate(b, 0, WINDOW));
 }
 
 static void down(void)
@@ -273,7 +274,6 @@ static void segments_end_with_the_links_life(void)
 	CHECK(seen.kind == CROSSLANE_NTB_LINK_UP && seen.life == life + 1);
 	CHECK(event(b).kind == CROSSLANE_NTB_LINK_UP);
 	views.out[0] = 2;
-	CHECK(!translate(a, 1, WINDOW));
 	next = carve_both(0, PAGE);
 	CHECK(next.in[0] == 0);
 	next.out[0] = 3;
@@ -357,15 +357,21 @@ static void bad_ranges_are_refused(void)
 	CHECK(ioctl(a, _IO(CROSSLANE_NTB_IOC, 200), &range) < 0 && errno == ENOTTY);
 }
 
-static void memory_with_segments_is_not_taken_away(void)
+static void memory_in_use_is_not_taken_away(void)
 {
-	CHECK(carve(a, CROSSLANE_NTB_INBOUND, 0, PAGE) >= 0);
+	struct crosslane_ntb_range range = { .window = 1, .side = CROSSLANE_NTB_INBOUND, .len = PAGE };
+
+	/* The modules' own part of window 0 is in use while the link is up. */
 	CHECK(translate(a, 0, 0) < 0 && errno == EBUSY);
-	CHECK(!take_back(a, CROSSLANE_NTB_INBOUND, 0, PAGE));
-	CHECK(!translate(a, 0, 0));
-	CHECK(carve(a, CROSSLANE_NTB_INBOUND, 0, PAGE) < 0 && errno == EINVAL);
-	CHECK(translate(a, 0, 1UL << 40) < 0 && errno == EINVAL);
-	CHECK(translate(a, 0, PAGE + 1) < 0 && errno == EINVAL);
+	CHECK(!translate(a, 1, WINDOW));
+	CHECK(ioctl(a, CROSSLANE_NTB_CARVE, &range) >= 0);
+	CHECK(translate(a, 1, 0) < 0 && errno == EBUSY);
+	CHECK(!ioctl(a, CROSSLANE_NTB_TAKE_BACK, &range));
+	CHECK(!translate(a, 1, 0));
+	CHECK(ioctl(a, CROSSLANE_NTB_CARVE, &range) < 0 && errno == EINVAL);
+	CHECK(translate(a, 1, 1UL << 40) < 0 && errno == EINVAL);
+	CHECK(translate(a, 1, -PAGE) < 0 && errno == EINVAL);
+	CHECK(translate(a, 1, PAGE + 1) < 0 && errno == EINVAL);
 	CHECK(translate(a, 77, PAGE) < 0 && errno == ENXIO);
 }
 
@@ -383,20 +389,19 @@ static void pages_cannot_be_pinned(void)
 
 static void doorbells_come_masked_and_unmasked(void)
 {
-	uint32_t bits = 5, mask = 4, none = 0, bad = 1u << 31;
+	uint32_t bits = 1u << 31 | 1, mask = 1u << 31, none = 0;
 	struct crosslane_ntb_event seen;
 
 	CHECK(!ioctl(a, CROSSLANE_NTB_RING, &bits));
 	seen = event(b);
-	CHECK(seen.kind == CROSSLANE_NTB_DOORBELL && seen.doorbells == 5);
+	CHECK(seen.kind == CROSSLANE_NTB_DOORBELL && seen.doorbells == bits);
 	CHECK(!ioctl(b, CROSSLANE_NTB_MASK, &mask));
 	CHECK(!ioctl(a, CROSSLANE_NTB_RING, &bits));
 	seen = event(b);
 	CHECK(seen.kind == CROSSLANE_NTB_DOORBELL && seen.doorbells == 1);
 	CHECK(!ioctl(b, CROSSLANE_NTB_MASK, &none));
 	seen = event(b);
-	CHECK(seen.kind == CROSSLANE_NTB_DOORBELL && seen.doorbells == 4);
-	CHECK(ioctl(a, CROSSLANE_NTB_RING, &bad) < 0 && errno == ENXIO);
+	CHECK(seen.kind == CROSSLANE_NTB_DOORBELL && seen.doorbells == mask);
 }
 
 static void scratchpads_are_the_peers_to_write(void)
@@ -408,6 +413,99 @@ static void scratchpads_are_the_peers_to_write(void)
 	CHECK(!ioctl(b, CROSSLANE_NTB_READ_PAD, &pad) && pad.value == 0xdeadbeef);
 	CHECK(ioctl(a, CROSSLANE_NTB_READ_PAD, &bad) < 0 && errno == ENXIO);
 	CHECK(ioctl(a, CROSSLANE_NTB_WRITE_PEER_PAD, &bad) < 0 && errno == ENXIO);
+}
+
+/* Whether an eventfd is signalled within `ms`; it is not any more behind this. */
+static int woken(int eventfd, int ms)
+{
+	struct pollfd readable = { .fd = eventfd, .events = POLLIN };
+	uint64_t count;
+
+	return poll(&readable, 1, ms) == 1 && read(eventfd, &count, sizeof(count)) == sizeof(count);
+}
+
+/* A waker at B, and a bell for it at A. */
+static struct crosslane_ntb_waker waker(int *bell)
+{
+	struct crosslane_ntb_waker waker = { .eventfd = eventfd(0, EFD_NONBLOCK) };
+
+	CHECK(waker.eventfd >= 0 && !ioctl(b, CROSSLANE_NTB_WAKER, &waker));
+	*bell = ioctl(a, CROSSLANE_NTB_BELL, &waker.handle);
+	CHECK(*bell >= 0);
+	return waker;
+}
+
+static void bell_wakes_its_sleeper_and_nobody_else(void)
+{
+	int first_bell, second_bell, status;
+	struct crosslane_ntb_waker first = waker(&first_bell), second = waker(&second_bell);
+	pid_t child;
+
+	CHECK(write(first_bell, "", 1) == 1);
+	CHECK(woken(first.eventfd, 2000) && !woken(second.eventfd, 50));
+	/* By another process of another user. */
+	child = fork();
+	if (!child)
+		_exit(setuid(65534) || write(second_bell, "", 1) != 1);
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	CHECK(woken(second.eventfd, 2000) && !woken(first.eventfd, 50));
+}
+
+static void bell_of_a_waker_that_was_dropped_wakes_nobody(void)
+{
+	int old_bell, bell, i;
+	struct crosslane_ntb_waker old = waker(&old_bell), next;
+	uint32_t guesses[] = { 0, 1, 65535, 65536, 1u << 31, ~0u };
+
+	CHECK(!ioctl(b, CROSSLANE_NTB_DROP_WAKER, &old.handle));
+	CHECK(ioctl(b, CROSSLANE_NTB_DROP_WAKER, &old.handle) < 0 && errno == ENOENT);
+	next = waker(&bell);
+	CHECK(next.handle != old.handle);
+	CHECK(write(old_bell, "", 1) == 1);
+	for (i = 0; i < 6; i++) {
+		int guess = guesses[i] == next.handle ? -1 : ioctl(a, CROSSLANE_NTB_BELL, &guesses[i]);
+
+		CHECK(guess < 0 || write(guess, "", 1) == 1);
+	}
+	CHECK(!woken(next.eventfd, 100) && !woken(old.eventfd, 0));
+	CHECK(write(bell, "", 1) == 1 && woken(next.eventfd, 2000));
+	old.eventfd = 0;
+	CHECK(ioctl(b, CROSSLANE_NTB_WAKER, &old) < 0 && errno == EINVAL);
+}
+
+/* More at once than the queue between the modules holds: each sleeper is woken, some perhaps once too often. */
+static void flood_of_bells_loses_none(void)
+{
+	struct crosslane_ntb_waker wakers[64];
+	int bells[64], i, round;
+
+	for (i = 0; i < 64; i++)
+		wakers[i] = waker(&bells[i]);
+	for (round = 0; round < 500; round++)
+		for (i = 0; i < 64; i++)
+			CHECK(write(bells[i], "", 1) == 1);
+	for (i = 0; i < 64; i++)
+		CHECK(woken(wakers[i].eventfd, 2000));
+	usleep(200000);
+	for (i = 0; i < 64; i++)
+		woken(wakers[i].eventfd, 0);
+	for (i = 0; i < 64; i++) {
+		CHECK(write(bells[i], "", 1) == 1);
+		CHECK(woken(wakers[i].eventfd, 2000));
+	}
+}
+
+static void bells_end_with_the_links_life(void)
+{
+	struct crosslane_ntb_waker old;
+	int bell;
+
+	old = waker(&bell);
+	CHECK(!link_port(b, 0) && event(a).kind == CROSSLANE_NTB_LINK_DOWN && event(b).kind == CROSSLANE_NTB_LINK_DOWN);
+	CHECK(write(bell, "", 1) < 0 && errno == ENOTCONN);
+	CHECK(!link_port(b, 1) && event(a).kind == CROSSLANE_NTB_LINK_UP && event(b).kind == CROSSLANE_NTB_LINK_UP);
+	CHECK(write(bell, "", 1) < 0 && errno == ENOTCONN);
+	CHECK(!woken(old.eventfd, 50));
 }
 
 /* Waits until the peer has rung this bit; bells that came together are one event. */
@@ -432,9 +530,8 @@ static void cable_end(int first)
 	unsigned i, patience;
 
 	a = b = open("/dev/crosslane0", O_RDWR | O_CLOEXEC);
-	CHECK(a >= 0 && !link_port(a, 1));
+	CHECK(a >= 0 && !translate(a, 0, WINDOW) && !link_port(a, 1));
 	CHECK(event_within(a, 30000).kind == CROSSLANE_NTB_LINK_UP);
-	CHECK(!translate(a, 0, WINDOW));
 	views = carve_both(PAGE, 16 * PAGE);
 	/* The peer stores when it knows that there is memory. */
 	CHECK(!ioctl(a, CROSSLANE_NTB_WRITE_PEER_PAD, &pad));
@@ -486,10 +583,14 @@ static const struct test alone[] = {
 	TEST(one_process_owns_a_port),
 	TEST(ranges_of_one_side_do_not_overlap),
 	TEST(bad_ranges_are_refused),
-	TEST(memory_with_segments_is_not_taken_away),
+	TEST(memory_in_use_is_not_taken_away),
 	TEST(pages_cannot_be_pinned),
 	TEST(doorbells_come_masked_and_unmasked),
 	TEST(scratchpads_are_the_peers_to_write),
+	TEST(bell_wakes_its_sleeper_and_nobody_else),
+	TEST(bell_of_a_waker_that_was_dropped_wakes_nobody),
+	TEST(flood_of_bells_loses_none),
+	TEST(bells_end_with_the_links_life),
 };
 
 static const struct test first[] = { TEST(stores_and_bells_reach_another_machine) };
