@@ -67,7 +67,7 @@ bool control_write_pad(struct control_state *state, u32 index, u32 value)
 	return alive;
 }
 
-bool control_ring(struct control_state *state, u32 bits)
+bool control_ring(struct control_state *state, u64 bits)
 {
 	unsigned long flags;
 	bool alive;
@@ -78,7 +78,7 @@ bool control_ring(struct control_state *state, u32 bits)
 	/* Whoever sees the bell sees all that was stored before, by programs, too. */
 	wmb();
 	for (bell = 0; alive && bell < CROSSLANE_NTB_DOORBELLS; bell++)
-		if (bits & BIT(bell))
+		if (bits & BIT_ULL(bell))
 			store(&state->peer->bell[bell], ++state->rung[bell]);
 	if (alive)
 		ring_bridge(state);
@@ -121,17 +121,18 @@ u32 control_read_pad(struct control_state *state, u32 index)
 	return value;
 }
 
-u32 control_heard(struct control_state *state)
+u64 control_heard(struct control_state *state)
 {
 	unsigned long flags;
-	u32 bits = 0, bell;
+	u64 bits = 0;
+	u32 bell;
 
 	spin_lock_irqsave(&state->lock, flags);
 	for (bell = 0; state->own && bell < CROSSLANE_NTB_DOORBELLS; bell++) {
 		u32 rung = load(&state->own->bell[bell]);
 
 		if (rung != state->heard[bell])
-			bits |= BIT(bell);
+			bits |= BIT_ULL(bell);
 		state->heard[bell] = rung;
 	}
 	spin_unlock_irqrestore(&state->lock, flags);

@@ -53,12 +53,12 @@ void control_end(struct control_state *state);
 
 /* These store at the peer; the last two ring its bridge; false if there is no life. */
 bool control_write_pad(struct control_state *state, u32 index, u32 value);
-bool control_ring(struct control_state *state, u32 bits);
+bool control_ring(struct control_state *state, u64 bits);
 bool control_wake(struct control_state *state, u32 handle);
 
 u32 control_read_pad(struct control_state *state, u32 index);
 /* Doorbells that were rung since this was asked last. */
-u32 control_heard(struct control_state *state);
+u64 control_heard(struct control_state *state);
 
 enum control_wakes {
 	CONTROL_NONE,

@@ -90,6 +90,7 @@ union argument {
 	struct crosslane_ntb_register pad;
 	struct crosslane_ntb_waker waker;
 	u32 word;
+	u64 bits;
 };
 
 static long call(struct port *port, unsigned int command, union argument *argument)
@@ -112,9 +113,9 @@ static long call(struct port *port, unsigned int command, union argument *argume
 	case CROSSLANE_NTB_WRITE_PEER_PAD:
 		return port_write_peer_pad(port, argument->pad.index, argument->pad.value);
 	case CROSSLANE_NTB_RING:
-		return port_ring(port, argument->word);
+		return port_ring(port, argument->bits);
 	case CROSSLANE_NTB_MASK:
-		port_mask(port, argument->word);
+		port_mask(port, argument->bits);
 		return 0;
 	case CROSSLANE_NTB_WAKER:
 		return port_add_waker(port, argument->waker.eventfd, &argument->waker.handle);

@@ -141,7 +141,7 @@ static void serve_rest(struct work_struct *work)
 static void hear(struct port *port)
 {
 	unsigned long flags;
-	u32 heard;
+	u64 heard;
 
 	if (!serve_wakes(port, WAKES_AT_ONCE))
 		queue_work(system_highpri_wq, &port->wakes);

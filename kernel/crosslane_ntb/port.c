@@ -382,7 +382,7 @@ int port_write_peer_pad(struct port *port, u32 index, u32 value)
 	return control_write_pad(&port->control, index, value) ? 0 : -ENOTCONN;
 }
 
-int port_ring(struct port *port, u32 bits)
+int port_ring(struct port *port, u64 bits)
 {
 	return control_ring(&port->control, bits) ? 0 : -ENOTCONN;
 }
@@ -410,7 +410,7 @@ bool port_wake(struct port *port, u64 life, u32 handle)
 	return READ_ONCE(port->up) && READ_ONCE(port->life) == life && control_wake(&port->control, handle);
 }
 
-void port_mask(struct port *port, u32 bits)
+void port_mask(struct port *port, u64 bits)
 {
 	unsigned long flags;
 

@@ -73,8 +73,8 @@ struct port {
 	bool told_up;		/* the reader has been told that `told_life` began */
 	u64 told_life;
 	u32 changes;		/* how often the bridge said that the link may have changed */
-	u32 rung;		/* doorbells since the last report */
-	u32 masked;
+	u64 rung;		/* doorbells since the last report */
+	u64 masked;
 	wait_queue_head_t readers;
 };
 
@@ -93,8 +93,8 @@ int port_take_back(struct port *port, const struct crosslane_ntb_range *range);
 int port_link(struct port *port, bool on);
 int port_read_pad(struct port *port, u32 index, u32 *value);
 int port_write_peer_pad(struct port *port, u32 index, u32 value);
-int port_ring(struct port *port, u32 bits);
-void port_mask(struct port *port, u32 bits);
+int port_ring(struct port *port, u64 bits);
+void port_mask(struct port *port, u64 bits);
 int port_add_waker(struct port *port, int eventfd, u32 *handle);
 int port_drop_waker(struct port *port, u32 handle);
 /* A descriptor in this process. */

@@ -20,8 +20,6 @@
 #include <linux/slab.h>
 #include <linux/version.h>
 
-#define SEGMENT_MAGIC 0x584c5347 /* "XLSG" */
-
 static struct vfsmount *segment_mount;
 
 static unsigned long pages(struct segment *segment)
@@ -209,7 +207,7 @@ void segment_end(struct segment *segment, bool keep)
 
 static int segment_init_fs(struct fs_context *context)
 {
-	return init_pseudo(context, SEGMENT_MAGIC) ? 0 : -ENOMEM;
+	return init_pseudo(context, CROSSLANE_NTB_SEGMENT_MAGIC) ? 0 : -ENOMEM;
 }
 
 static struct file_system_type segment_fs = {

@@ -17,7 +17,10 @@
 #define CROSSLANE_NTB_WINDOWS 8
 /* Scratchpads and doorbells of every port: the modules make them of memory where a bridge has fewer. */
 #define CROSSLANE_NTB_PADS 32
-#define CROSSLANE_NTB_DOORBELLS 32
+#define CROSSLANE_NTB_DOORBELLS 64
+
+/* What statfs() says of the descriptor of a carved range: nobody but the module can make one. */
+#define CROSSLANE_NTB_SEGMENT_MAGIC 0x584c5347
 
 /* One memory window, of both directions. */
 struct crosslane_ntb_window {
@@ -76,7 +79,8 @@ enum crosslane_ntb_event_kind {
 /* What read() gives: as many as fit. The device is readable (poll) while there are any. */
 struct crosslane_ntb_event {
 	__u32 kind;		/* enum crosslane_ntb_event_kind */
-	__u32 doorbells;	/* CROSSLANE_NTB_DOORBELL: the bits, none of them masked, which are clear again */
+	__u32 reserved;
+	__u64 doorbells;	/* CROSSLANE_NTB_DOORBELL: the bits, none of them masked, which are clear again */
 	__u64 life;		/* number of the link's life that begins, ends, or that the doorbells belong to */
 };
 
@@ -97,9 +101,9 @@ struct crosslane_ntb_event {
 #define CROSSLANE_NTB_READ_PAD _IOWR(CROSSLANE_NTB_IOC, 5, struct crosslane_ntb_register)
 #define CROSSLANE_NTB_WRITE_PEER_PAD _IOW(CROSSLANE_NTB_IOC, 6, struct crosslane_ntb_register)
 /* Sets doorbell bits at the peer. */
-#define CROSSLANE_NTB_RING _IOW(CROSSLANE_NTB_IOC, 7, __u32)
+#define CROSSLANE_NTB_RING _IOW(CROSSLANE_NTB_IOC, 7, __u64)
 /* The doorbell bits that make no event; initially none. */
-#define CROSSLANE_NTB_MASK _IOW(CROSSLANE_NTB_IOC, 8, __u32)
+#define CROSSLANE_NTB_MASK _IOW(CROSSLANE_NTB_IOC, 8, __u64)
 /*
  * Makes a waker of an eventfd; it ends with CROSSLANE_NTB_DROP_WAKER (its handle), or with the link's life. ENOSPC beyond 65536. It may be
  * woken without having been rung, where many were.

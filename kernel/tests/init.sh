@@ -93,6 +93,7 @@ alone() {
     load ntb_soft base=0x10000000
     load crosslane_ntb
     segments | grep -E '^(ok|FAILED) '
+    test_that kernel_port_passes_the_conformance_suite kernel-port --nocapture
     test_that crosslane_ntb_is_unloaded rmmod crosslane_ntb
     test_that stock_pingpong pingpong
     test_that stock_perf perf

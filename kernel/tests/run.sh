@@ -61,6 +61,15 @@ ours() {
     make -C "$target/ours" KDIR="/lib/modules/$version/build" STOCK="$target/stock/ntb" KCFLAGS=-Werror modules
 }
 
+# The kernel port of the crate `port` and its conformance suite, with the libraries that it needs.
+conformance() {
+    local test library
+    test=$(cargo test --locked -p crosslane-port --test kernel --no-run 2>&1 | tee -a "$target/build.log" |
+        sed -n 's,.*Executable tests/kernel.rs (\(.*\)),\1,p')
+    cp "$test" "$1/bin/kernel-port"
+    for library in $(ldd "$test" | grep -o '/[^ ]*'); do install -D "$library" "$1$library"; done
+}
+
 # A first file system: busybox, all modules, the tests.
 machine() {
     local root=$target/root name
@@ -70,6 +79,7 @@ machine() {
     for name in $(busybox --list | grep -vx busybox); do ln -s busybox "$root/bin/$name"; done
     find "$target/ours" "$target/stock" -name '*.ko' -exec cp {} "$root/modules" \;
     cc -O2 -Wall -Wextra -Werror -static -Ikernel/include kernel/tests/segments.c -o "$root/bin/segments"
+    conformance "$root"
     cp kernel/tests/init.sh "$root/init"
     (cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) >"$target/initrd.gz"
 }

@@ -389,7 +389,7 @@ static void pages_cannot_be_pinned(void)
 
 static void doorbells_come_masked_and_unmasked(void)
 {
-	uint32_t bits = 1u << 31 | 1, mask = 1u << 31, none = 0;
+	uint64_t bits = 1ul << 63 | 1, mask = 1ul << 63, none = 0;
 	struct crosslane_ntb_event seen;
 
 	CHECK(!ioctl(a, CROSSLANE_NTB_RING, &bits));
@@ -509,9 +509,9 @@ static void bells_end_with_the_links_life(void)
 }
 
 /* Waits until the peer has rung this bit; bells that came together are one event. */
-static void wait_for_bell(uint32_t bit)
+static void wait_for_bell(uint64_t bit)
 {
-	static uint32_t rung;
+	static uint64_t rung;
 
 	while (!(rung & bit)) {
 		struct crosslane_ntb_event seen = event_within(a, 30000);
@@ -526,7 +526,7 @@ static void cable_end(int first)
 {
 	struct crosslane_ntb_register pad = { .index = 0, .value = 0x600d };
 	struct views views;
-	uint32_t stored = 1, compared = 2;
+	uint64_t stored = 1, compared = 2;
 	unsigned i, patience;
 
 	a = b = open("/dev/crosslane0", O_RDWR | O_CLOEXEC);

@@ -26,6 +26,7 @@ const UNSAFE: &[&str] = &[
     "crates/e2e/src/steps/trace.rs",
     "crates/lab/src/namespace.rs",
     "crates/node/src/netns.rs",
+    "crates/ntb/src/device.rs",
     "crates/node/src/host/room.rs",
     "crates/node/src/shelves/table.rs",
     "crates/node/src/sight.rs",

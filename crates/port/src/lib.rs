@@ -1,8 +1,9 @@
 //! One NTB endpoint behind one trait, its back ends, and the conformance suite that keeps these equal.
 //!
 //! [`Port`] is one end of a cable as a daemon uses it: windows, inbound memory, scratchpads, doorbells, link events. [`soft`] joins two
-//! processes of one machine by a Unix socket and shared memory; [`posted`] does the same with stores that land later; [`sim`] joins two
-//! ports inside one process under virtual time with seeded faults; [`conformance`] is the suite that every back end must pass.
+//! processes of one machine by a Unix socket and shared memory; [`posted`] does the same with stores that land later; [`kernel`] is a real
+//! bridge; [`sim`] joins two ports inside one process under virtual time with seeded faults; [`conformance`] is the suite that every back end
+//! must pass.
 //!
 //! The trait is usable as an object: `Box<dyn Port<Inbound = .., Outbound = ..>>`; [`Mapped`] names the object type of
 //! all ports whose memory is mapped into the daemon, so that a daemon can keep soft and hardware ports in one list.
@@ -26,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 pub mod conformance;
+pub mod kernel;
 pub mod port;
 pub mod posted;
 pub mod sim;

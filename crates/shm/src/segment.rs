@@ -2,12 +2,15 @@
 
 use crate::mapping::{MapError, Mapping, inspect_memory};
 use crosslane_wire::{MemoryKind, SegmentInfo};
-use rustix::fs::{FileType, SealFlags};
+use rustix::fs::SealFlags;
 use rustix::mm::ProtFlags;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Bytes of the memfd of every queue of stores ([`crate::queue`]).
 pub(crate) const QUEUE_LEN: u64 = 4096 + (256 << 10);
+
+/// The file system of the descriptors that the kernel module carves. Nobody else can make a file of it, and none of its files is truncated.
+pub const DEVICE_MAGIC: u64 = 0x584c_5347;
 
 /// Memory of a segment that this process has not mapped yet.
 #[derive(Debug)]
@@ -40,8 +43,8 @@ impl Segment {
             return Err(MapError::NotThatKind(info.memory));
         }
         if info.memory == MemoryKind::Device {
-            let mode = rustix::fs::fstat(&self.fd)?.st_mode;
-            let fits = FileType::from_raw_mode(mode) == FileType::CharacterDevice;
+            let kind = rustix::fs::fstatfs(&self.fd)?.f_type;
+            let fits = u64::try_from(kind).is_ok_and(|kind| kind == DEVICE_MAGIC);
             return if fits { Ok(()) } else { Err(MapError::NotThatKind(MemoryKind::Device)) };
         }
         let (_, actual) = inspect_memory(&self.fd, SealFlags::SHRINK)?;
@@ -94,9 +97,9 @@ mod tests {
     }
 
     #[test]
-    fn segment_of_a_device_is_mapped_without_a_length_of_its_own() {
+    fn segment_of_another_device_than_the_modules_is_refused() {
         let fd = rustix::fs::open("/dev/zero", rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty()).unwrap();
         let info = SegmentInfo { memory: MemoryKind::Device, ..SegmentInfo::sealed(PAGE) };
-        Outbound::map(&Segment { fd, info }).unwrap().store_u64(0, 1);
+        assert!(Outbound::map(&Segment { fd, info }).is_err());
     }
 }

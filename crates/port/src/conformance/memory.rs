@@ -5,7 +5,7 @@ use super::registers::settle;
 use super::rig::{Rig, WINDOW, pages};
 use crate::{Port, PortError};
 use crosslane_shm::{Inbound, Load, Segment, Store};
-use crosslane_wire::{MemoryKind, SegmentRange};
+use crosslane_wire::{MemoryKind, SegmentInfo, SegmentRange};
 use rustix::fs::SealFlags;
 
 pub(super) fn stores_arrive<C: Cable>(rig: &mut Rig<C>) {
@@ -131,6 +131,22 @@ pub(super) fn translations<C: Cable>(rig: &mut Rig<C>) {
     assert!(matches!(rig.cable.a().map_inbound(1, pages(0, 1)), Err(PortError::Range { .. })));
 }
 
+fn is_that_segment_and_no_more(segment: &Segment, len: u64) {
+    assert_eq!(segment.info.len, len);
+    assert!(rustix::fs::ftruncate(segment, 4096).is_err() && rustix::fs::ftruncate(segment, 1 << 20).is_err());
+    if segment.info.memory == MemoryKind::Sealed {
+        assert_eq!(rustix::fs::fstat(segment).expect("stat").st_size.unsigned_abs(), len);
+    }
+    if segment.info.memory == MemoryKind::Device {
+        let longer = SegmentInfo { len: len + 4096, ..segment.info };
+        let fd = segment.fd.try_clone().expect("a descriptor");
+        assert!(Inbound::map(&Segment { fd, info: longer }).is_err(), "it reaches beyond its range");
+    } else {
+        let seals = rustix::fs::fcntl_get_seals(segment).expect("is a memfd");
+        assert!(seals.contains(SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL), "{seals:?}");
+    }
+}
+
 pub(super) fn carved_descriptors<C: Cable>(rig: &mut Rig<C>) {
     rig.up();
     let range = pages(2, 3);
@@ -142,15 +158,8 @@ pub(super) fn carved_descriptors<C: Cable>(rig: &mut Rig<C>) {
     let own = rig.cable.a().carve_inbound(0, range).expect("carves its own");
     let neighbour = rig.cable.a().map_inbound(0, pages(5, 1)).expect("maps its own");
     let theirs = rig.cable.b().carve_outbound(0, range).expect("carves the peer's");
-    let is_queue = theirs.info.memory == MemoryKind::Queue;
     for fd in [&own, &theirs] {
-        assert_eq!(fd.info.len, range.len);
-        if fd.info.memory != MemoryKind::Queue {
-            assert_eq!(rustix::fs::fstat(fd).expect("stat").st_size, 3 * 4096);
-        }
-        let seals = rustix::fs::fcntl_get_seals(fd).expect("is a memfd");
-        assert!(seals.contains(SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL), "{seals:?}");
-        assert!(rustix::fs::ftruncate(fd, 4096).is_err() && rustix::fs::ftruncate(fd, 1 << 20).is_err());
+        is_that_segment_and_no_more(fd, range.len);
     }
     let memory = Inbound::map(&own).expect("a program maps it");
     let window = crosslane_shm::Outbound::map(&theirs).expect("a program maps it");
@@ -159,7 +168,7 @@ pub(super) fn carved_descriptors<C: Cable>(rig: &mut Rig<C>) {
     rig.until("the last word arrived", |_| memory.load_u64(3 * 4096 - 8) == u64::MAX);
     assert_eq!(neighbour.load_u64(0), 0, "stores reached the next segment");
     let inode = |fd: &Segment| rustix::fs::fstat(fd).expect("stat").st_ino;
-    assert!(is_queue || inode(&theirs) == inode(&own));
+    assert!(theirs.info.memory != MemoryKind::Sealed || inode(&theirs) == inode(&own));
     // The port keeps nothing of what it gave out.
     assert!(rig.cable.b().carve_outbound(0, range).is_err());
     rig.cable.a().free_inbound(0, range);

@@ -1,0 +1,127 @@
+//! The structures and call numbers of `kernel/include/crosslane_ntb.h`.
+
+/// Version of the interface; a module of another one is refused.
+pub const VERSION: u32 = 1;
+/// Most memory windows of a port.
+pub const WINDOWS: usize = 8;
+/// Scratchpads of a port.
+pub const PADS: usize = 32;
+/// Doorbells of a port.
+pub const DOORBELLS: u32 = 64;
+/// What `statfs` says of the descriptor of a carved range: nobody but the module can make one.
+pub const SEGMENT_MAGIC: u32 = 0x584c_5347;
+
+/// `struct crosslane_ntb_window`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Longest memory that the bridge can translate to, bytes; 0: not known while its link is down.
+    pub inbound_max: u64,
+    /// Memory that is wanted behind the window, bytes; 0: none.
+    pub inbound_len: u64,
+    /// The peer's memory that this host can address, bytes.
+    pub outbound_len: u64,
+}
+
+/// `struct crosslane_ntb_info`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Info {
+    /// [`VERSION`].
+    pub version: u32,
+    /// How many of `window` there are.
+    pub windows: u32,
+    /// The windows, of both directions.
+    pub window: [Window; WINDOWS],
+}
+
+/// `struct crosslane_ntb_translate`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Translate {
+    /// The window.
+    pub window: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Length of the memory behind it, bytes; 0: none.
+    pub len: u64,
+}
+
+/// `struct crosslane_ntb_range`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Range {
+    /// The window.
+    pub window: u32,
+    /// 0: inbound, 1: outbound.
+    pub side: u32,
+    /// Distance from the window's start, bytes; whole pages.
+    pub offset: u64,
+    /// Length, bytes; whole pages.
+    pub len: u64,
+}
+
+/// `struct crosslane_ntb_register`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Register {
+    /// Which scratchpad.
+    pub index: u32,
+    /// What is in it.
+    pub value: u32,
+}
+
+/// `struct crosslane_ntb_waker`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waker {
+    /// The sleeper's eventfd.
+    pub eventfd: i32,
+    /// By which the peer gets a bell for it.
+    pub handle: u32,
+}
+
+/// `struct crosslane_ntb_event`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Event {
+    /// 1: the link's life has ended, 2: one has begun, 3: doorbells.
+    pub kind: u32,
+    /// 0.
+    pub reserved: u32,
+    /// The doorbells that were rung.
+    pub doorbells: u64,
+    /// Number of the life.
+    pub life: u64,
+}
+
+const fn call(direction: u32, number: u32, size: usize) -> u32 {
+    direction << 30 | (size as u32) << 16 | 0xe7 << 8 | number
+}
+const WRITE: u32 = 1;
+const READ: u32 = 2;
+
+/// `CROSSLANE_NTB_INFO`.
+pub const INFO: u32 = call(READ, 0, size_of::<Info>());
+/// `CROSSLANE_NTB_TRANSLATE`.
+pub const TRANSLATE: u32 = call(WRITE, 1, size_of::<Translate>());
+/// `CROSSLANE_NTB_CARVE`.
+pub const CARVE: u32 = call(WRITE, 2, size_of::<Range>());
+/// `CROSSLANE_NTB_TAKE_BACK`.
+pub const TAKE_BACK: u32 = call(WRITE, 3, size_of::<Range>());
+/// `CROSSLANE_NTB_LINK`.
+pub const LINK: u32 = call(WRITE, 4, size_of::<u32>());
+/// `CROSSLANE_NTB_READ_PAD`.
+pub const READ_PAD: u32 = call(READ | WRITE, 5, size_of::<Register>());
+/// `CROSSLANE_NTB_WRITE_PEER_PAD`.
+pub const WRITE_PEER_PAD: u32 = call(WRITE, 6, size_of::<Register>());
+/// `CROSSLANE_NTB_RING`.
+pub const RING: u32 = call(WRITE, 7, size_of::<u64>());
+/// `CROSSLANE_NTB_MASK`.
+pub const MASK: u32 = call(WRITE, 8, size_of::<u64>());
+/// `CROSSLANE_NTB_WAKER`.
+pub const WAKER: u32 = call(READ | WRITE, 9, size_of::<Waker>());
+/// `CROSSLANE_NTB_DROP_WAKER`.
+pub const DROP_WAKER: u32 = call(WRITE, 10, size_of::<u32>());
+/// `CROSSLANE_NTB_BELL`.
+pub const BELL: u32 = call(WRITE, 11, size_of::<u32>());

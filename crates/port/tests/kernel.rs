@@ -1,0 +1,91 @@
+//! The kernel port: the conformance suite, on two bridges of one kernel (`ntb_soft`). `kernel/tests/run.sh` runs it in a virtual machine;
+//! elsewhere there are no such devices.
+
+use crosslane_ntb::{Device, Side};
+use crosslane_port::conformance::{self, Cable};
+use crosslane_port::kernel::{KernelConfig, KernelPort};
+use std::path::Path;
+
+/// Memory behind each window, bytes.
+const WINDOW: u64 = 3 << 20;
+const DEVICES: [&str; 2] = ["/dev/crosslane0", "/dev/crosslane1"];
+
+struct Bridges {
+    a: KernelPort,
+    b: Option<KernelPort>,
+}
+
+fn plug(side: usize) -> KernelPort {
+    KernelPort::open(&KernelConfig { path: DEVICES[side].into(), window_bytes: WINDOW }).unwrap()
+}
+
+impl Cable for Bridges {
+    type Port = KernelPort;
+
+    fn a(&mut self) -> &mut KernelPort {
+        &mut self.a
+    }
+
+    fn b(&mut self) -> &mut KernelPort {
+        self.b.as_mut().expect("side b lives")
+    }
+
+    fn pass(&mut self) {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+
+    fn kill_b(&mut self) {
+        self.b = None;
+    }
+
+    fn revive_b(&mut self) {
+        self.b = Some(plug(1));
+    }
+
+    /// A daemon that stores noise into all of the peer's memory that the module lets it reach, as one user of it after another.
+    fn rubbish_from_b(&mut self) {
+        self.b = None;
+        let device = Device::open(Path::new(DEVICES[1])).unwrap();
+        device.translate(0, 1 << 20).unwrap();
+        device.link(true).unwrap();
+        while device.event().unwrap() != Some(crosslane_ntb::Event::Up) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let info = *device.info();
+        for window in 0..info.windows {
+            let len = 1 << 20;
+            let fd = device.carve(Side::Outbound, window, 0, len).unwrap();
+            let info = crosslane_wire::SegmentInfo {
+                memory: crosslane_wire::MemoryKind::Device,
+                ..crosslane_wire::SegmentInfo::sealed(len)
+            };
+            let memory = crosslane_shm::Outbound::map(&crosslane_shm::Segment { fd, info }).unwrap();
+            let noise: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(1 << 20).collect();
+            crosslane_shm::Store::write(&memory, 0, &noise);
+            // Frames that the reader takes for the next ones.
+            for slot in 0..64 {
+                crosslane_shm::Store::store_u32(&memory, 0x1000 + 32 * slot, u32::try_from(slot).unwrap() + 1);
+            }
+        }
+        for pad in 0..32 {
+            device.write_peer_pad(pad, fastrand::u32(..)).unwrap();
+        }
+        device.ring(u64::MAX).unwrap();
+        drop(device);
+        self.b = Some(plug(1));
+    }
+}
+
+#[test]
+fn kernel_port_passes_the_conformance_suite() {
+    if !DEVICES.iter().all(|device| Path::new(device).exists()) {
+        println!("no bridges here: kernel/tests/run.sh runs this in a virtual machine");
+        return;
+    }
+    conformance::run(|| Bridges { a: plug(0), b: Some(plug(1)) });
+}
+
+#[test]
+fn kernel_segments_have_the_magic_that_programs_look_for() {
+    assert_eq!(u64::from(crosslane_ntb::abi::SEGMENT_MAGIC), crosslane_shm::segment::DEVICE_MAGIC);
+}
