@@ -154,9 +154,10 @@ impl Cable {
     pub fn with_port(
         id: PortId,
         host: HostId,
-        config: PortConfig,
+        mut config: PortConfig,
         mut port: Box<Mapped>,
     ) -> Result<Self, PortError> {
+        config.window = config.window.min(port.info().window_bytes);
         port.set_inbound(WINDOW, config.window)?;
         let cut = config.cut;
         let mut cable = Self {

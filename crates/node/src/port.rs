@@ -1,5 +1,6 @@
 //! What the configuration says of a port, and how one of any kind is opened: the one place that knows all kinds.
 
+use crosslane_port::kernel::{KernelConfig, KernelPort};
 use crosslane_port::posted::{PostedConfig, PostedPort, Stores};
 use crosslane_port::soft::{SoftConfig, SoftPort};
 use crosslane_port::{Mapped, PortError};
@@ -12,13 +13,15 @@ pub enum PortKind {
     Soft,
     /// The same, with stores that land later.
     Posted(Stores),
+    /// A bridge, by the kernel module.
+    Ntb,
 }
 
 impl PortKind {
     /// How its stores go, if they land later.
     pub fn stores(self) -> Option<Stores> {
         match self {
-            Self::Soft => None,
+            Self::Soft | Self::Ntb => None,
             Self::Posted(stores) => Some(stores),
         }
     }
@@ -28,6 +31,7 @@ impl PortKind {
         match self {
             Self::Soft => "soft",
             Self::Posted(_) => "posted",
+            Self::Ntb => "ntb",
         }
     }
 }
@@ -39,11 +43,11 @@ pub struct PortConfig {
     pub name: String,
     /// What it is.
     pub kind: PortKind,
-    /// Path of the socket that both ends of the soft cable share.
+    /// Path of the socket that both ends of a soft cable share, or of the module's device.
     pub cable: PathBuf,
     /// Whether this end listens; the other connects.
     pub listens: bool,
-    /// Bytes of inbound memory.
+    /// Bytes of inbound memory; on a bridge at most, it may have less.
     pub window: u64,
     /// Access mode of the cable's socket.
     pub mode: u32,
@@ -65,6 +69,10 @@ pub fn open(config: &PortConfig) -> Result<Box<Mapped>, PortError> {
         (PortKind::Posted(stores), true) => Ok(Box::new(PostedPort::listen(PostedConfig { soft, stores })?)),
         (PortKind::Posted(stores), false) => {
             Ok(Box::new(PostedPort::connect(PostedConfig { soft, stores })?))
+        }
+        (PortKind::Ntb, _) => {
+            let config = KernelConfig { path: config.cable.clone(), window_bytes: config.window };
+            Ok(Box::new(KernelPort::open(&config)?))
         }
     }
 }

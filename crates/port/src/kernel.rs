@@ -41,7 +41,7 @@ const POSTED_NS: u32 = 100_000;
 pub struct KernelConfig {
     /// The module's device.
     pub path: PathBuf,
-    /// Memory behind each window, bytes, whole pages: at most the window's length. It is allocated when the link comes up.
+    /// Memory behind each window, bytes, whole pages; less where the bridge's windows are shorter. It is allocated when the link comes up.
     pub window_bytes: u64,
 }
 
@@ -80,15 +80,17 @@ impl KernelPort {
     /// Opens the device and switches its link on.
     ///
     /// # Errors
-    /// [`PortError::Range`]: longer than a window; or a system error: `EBUSY`, another daemon has the device.
+    /// [`PortError::Range`]: no whole pages; or a system error: `EBUSY`, another daemon has the device.
     pub fn open(config: &KernelConfig) -> Result<Self, PortError> {
         let path = config.path.display();
         let device = Device::open(&config.path).map_err(PortError::system(format!("open {path}")))?;
         let windows = device.info().windows as usize;
+        // Both ends' windows are as long as each other's, as a rule; how long those of this end can be is known with the link up.
         let shortest = device.info().window[..windows].iter().map(|window| window.outbound_len).min();
-        check_len(config.window_bytes, shortest.unwrap_or(0).saturating_sub(LANE))?;
+        let window_bytes = config.window_bytes.min(shortest.unwrap_or(0).saturating_sub(LANE));
+        check_len(window_bytes, window_bytes)?;
         for window in 0..windows {
-            let len = config.window_bytes + lane_len(window);
+            let len = window_bytes + lane_len(window);
             device.translate(number(window), len).map_err(PortError::system("memory for a window"))?;
         }
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -99,7 +101,7 @@ impl KernelPort {
             device,
             poller,
             attention,
-            window_bytes: config.window_bytes,
+            window_bytes,
             own: (0..windows).map(|_| Translation::new(0)).collect(),
             quarantine: BTreeSet::new(),
             life: None,

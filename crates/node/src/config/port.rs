@@ -103,16 +103,25 @@ impl RawKind {
     /// `of`: the name of the port, for errors.
     pub(super) fn check(&self, of: &str) -> Result<PortKind, ConfigError> {
         match self.kind.as_str() {
-            "soft" => self.check_soft(of),
+            "soft" => self.check_unqueued(of, PortKind::Soft),
+            "ntb" => self.check_unqueued(of, PortKind::Ntb),
             "posted" => self.check_posted(of),
             other => {
-                let text = format!("`{other}` is not known; this release has `soft` and `posted`");
+                let text = format!("`{other}` is not known; this release has `soft`, `posted` and `ntb`");
                 Err(value(&format!("{of}: kind"), text))
             }
         }
     }
 
-    fn check_soft(&self, of: &str) -> Result<PortKind, ConfigError> {
+    /// As [`Self::check`], of what joins programs of one host.
+    pub(super) fn check_inside(&self) -> Result<PortKind, ConfigError> {
+        match self.check("inside")? {
+            PortKind::Ntb => Err(value("inside: kind", "`ntb` joins two hosts; `soft` or `posted`".to_owned())),
+            kind => Ok(kind),
+        }
+    }
+
+    fn check_unqueued(&self, of: &str, kind: PortKind) -> Result<PortKind, ConfigError> {
         let given = [
             ("delay_us", self.delay_us.is_some()),
             ("seed", self.seed.is_some()),
@@ -122,7 +131,7 @@ impl RawKind {
             Some((name, _)) => {
                 Err(value(&format!("{of}: {name}"), "only kind `posted` has this key".to_owned()))
             }
-            None => Ok(PortKind::Soft),
+            None => Ok(kind),
         }
     }
 

@@ -144,7 +144,7 @@ impl RawConfig {
             metrics: self.metrics.as_deref().map(check_metrics).transpose()?,
             quota: self.quota.check()?,
             rules: check_rules(&self.rules, &addresses, self.offload)?,
-            inside: self.inside.check("inside")?,
+            inside: self.inside.check_inside()?,
             addresses,
             ports,
         })
