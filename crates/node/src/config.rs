@@ -198,7 +198,9 @@ mod tests {
         assert_eq!(inside("").unwrap(), PortKind::Soft);
         let posted = inside("[inside]\nkind = \"posted\"\ndelay_us = [0, 1000]").unwrap();
         assert_eq!(posted, PortKind::Posted(Stores { delay_ns: (0, 1_000_000), seed: 0, combine: true }));
-        assert!(inside("[inside]\nkind = \"ntb\"").unwrap_err().to_string().contains("`ntb` joins two hosts"));
+        assert!(
+            inside("[inside]\nkind = \"ntb\"").unwrap_err().to_string().contains("`ntb` joins two hosts")
+        );
         let error = inside("[inside]\ndelay_us = 3").unwrap_err().to_string();
         assert_eq!(error, "inside: delay_us: only kind `posted` has this key");
     }

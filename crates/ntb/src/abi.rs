@@ -1,5 +1,7 @@
 //! The structures and call numbers of `kernel/include/crosslane_ntb.h`.
 
+use rustix::ioctl::{Opcode, opcode};
+
 /// Version of the interface; a module of another one is refused.
 pub const VERSION: u32 = 1;
 /// Most memory windows of a port.
@@ -95,33 +97,29 @@ pub struct Event {
     pub life: u64,
 }
 
-const fn call(direction: u32, number: u32, size: usize) -> u32 {
-    direction << 30 | (size as u32) << 16 | 0xe7 << 8 | number
-}
-const WRITE: u32 = 1;
-const READ: u32 = 2;
+const GROUP: u8 = 0xe7;
 
 /// `CROSSLANE_NTB_INFO`.
-pub const INFO: u32 = call(READ, 0, size_of::<Info>());
+pub const INFO: Opcode = opcode::read::<Info>(GROUP, 0);
 /// `CROSSLANE_NTB_TRANSLATE`.
-pub const TRANSLATE: u32 = call(WRITE, 1, size_of::<Translate>());
+pub const TRANSLATE: Opcode = opcode::write::<Translate>(GROUP, 1);
 /// `CROSSLANE_NTB_CARVE`.
-pub const CARVE: u32 = call(WRITE, 2, size_of::<Range>());
+pub const CARVE: Opcode = opcode::write::<Range>(GROUP, 2);
 /// `CROSSLANE_NTB_TAKE_BACK`.
-pub const TAKE_BACK: u32 = call(WRITE, 3, size_of::<Range>());
+pub const TAKE_BACK: Opcode = opcode::write::<Range>(GROUP, 3);
 /// `CROSSLANE_NTB_LINK`.
-pub const LINK: u32 = call(WRITE, 4, size_of::<u32>());
+pub const LINK: Opcode = opcode::write::<u32>(GROUP, 4);
 /// `CROSSLANE_NTB_READ_PAD`.
-pub const READ_PAD: u32 = call(READ | WRITE, 5, size_of::<Register>());
+pub const READ_PAD: Opcode = opcode::read_write::<Register>(GROUP, 5);
 /// `CROSSLANE_NTB_WRITE_PEER_PAD`.
-pub const WRITE_PEER_PAD: u32 = call(WRITE, 6, size_of::<Register>());
+pub const WRITE_PEER_PAD: Opcode = opcode::write::<Register>(GROUP, 6);
 /// `CROSSLANE_NTB_RING`.
-pub const RING: u32 = call(WRITE, 7, size_of::<u64>());
+pub const RING: Opcode = opcode::write::<u64>(GROUP, 7);
 /// `CROSSLANE_NTB_MASK`.
-pub const MASK: u32 = call(WRITE, 8, size_of::<u64>());
+pub const MASK: Opcode = opcode::write::<u64>(GROUP, 8);
 /// `CROSSLANE_NTB_WAKER`.
-pub const WAKER: u32 = call(READ | WRITE, 9, size_of::<Waker>());
+pub const WAKER: Opcode = opcode::read_write::<Waker>(GROUP, 9);
 /// `CROSSLANE_NTB_DROP_WAKER`.
-pub const DROP_WAKER: u32 = call(WRITE, 10, size_of::<u32>());
+pub const DROP_WAKER: Opcode = opcode::write::<u32>(GROUP, 10);
 /// `CROSSLANE_NTB_BELL`.
-pub const BELL: u32 = call(WRITE, 11, size_of::<u32>());
+pub const BELL: Opcode = opcode::write::<u32>(GROUP, 11);

@@ -25,6 +25,10 @@ macro_rules! numbers {
     )*};
 }
 
+fn count(things: usize) -> u32 {
+    things.try_into().unwrap()
+}
+
 #[test]
 fn abi_is_the_header() {
     let mut out = (String::new(), String::new());
@@ -35,7 +39,7 @@ fn abi_is_the_header() {
     fields!(out, "register", Register: index, value);
     fields!(out, "waker", Waker: eventfd, handle);
     fields!(out, "event", Event: kind, reserved, doorbells, life);
-    numbers!(out: "VERSION" abi::VERSION, "DOORBELLS" abi::DOORBELLS, "WINDOWS" abi::WINDOWS as u32, "PADS" abi::PADS as u32);
+    numbers!(out: "VERSION" abi::VERSION, "DOORBELLS" abi::DOORBELLS, "WINDOWS" count(abi::WINDOWS), "PADS" count(abi::PADS));
     numbers!(out: "INFO" abi::INFO, "TRANSLATE" abi::TRANSLATE, "CARVE" abi::CARVE, "TAKE_BACK" abi::TAKE_BACK, "LINK" abi::LINK);
     numbers!(out: "READ_PAD" abi::READ_PAD, "WRITE_PEER_PAD" abi::WRITE_PEER_PAD, "RING" abi::RING, "MASK" abi::MASK);
     numbers!(out: "WAKER" abi::WAKER, "DROP_WAKER" abi::DROP_WAKER, "BELL" abi::BELL, "SEGMENT_MAGIC" abi::SEGMENT_MAGIC);
@@ -47,7 +51,14 @@ fn abi_is_the_header() {
     let (c, program) = (folder.path().join("abi.c"), folder.path().join("abi"));
     std::fs::write(&c, source).unwrap();
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel/include");
-    let compiled = Command::new("cc").arg("-I").arg(include).arg(&c).arg("-o").arg(&program).status().expect("a C compiler");
+    let compiled = Command::new("cc")
+        .arg("-I")
+        .arg(include)
+        .arg(&c)
+        .arg("-o")
+        .arg(&program)
+        .status()
+        .expect("a C compiler");
     assert!(compiled.success());
     let printed = Command::new(program).output().unwrap();
     assert_eq!(String::from_utf8(printed.stdout).unwrap(), out.0);

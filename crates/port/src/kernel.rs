@@ -223,7 +223,10 @@ impl KernelPort {
     fn handle(&mut self, frame: Frame) -> Result<(), Nonsense> {
         let Some(life) = &mut self.life else { return Ok(()) };
         let window = match frame {
-            Frame::Window(window, _) | Frame::Segment(window, _) | Frame::Freed(window, _) | Frame::Released(window, _) => window,
+            Frame::Window(window, _)
+            | Frame::Segment(window, _)
+            | Frame::Freed(window, _)
+            | Frame::Released(window, _) => window,
             Frame::Ready => {
                 if !life.ready {
                     life.ready = true;
@@ -237,7 +240,9 @@ impl KernelPort {
         let theirs = life.peer.get_mut(window).ok_or(Nonsense("a window that is not there"))?;
         match frame {
             Frame::Window(_, len) => {
-                if theirs.count() != 0 || len > self.window_bytes.max(self.device.info().window[window].outbound_len) {
+                if theirs.count() != 0
+                    || len > self.window_bytes.max(self.device.info().window[window].outbound_len)
+                {
                     return Err(Nonsense("a window's length that cannot be"));
                 }
                 *theirs = Translation::new(len);
@@ -333,7 +338,10 @@ impl KernelPort {
     /// Whether the peer of a range that is not free could still store into it.
     fn is_free(&self, window: usize, range: SegmentRange) -> bool {
         let end = range.offset + range.len;
-        !self.quarantine.iter().any(|(at, offset, len)| *at == window && *offset < end && range.offset < offset + len)
+        !self
+            .quarantine
+            .iter()
+            .any(|(at, offset, len)| *at == window && *offset < end && range.offset < offset + len)
     }
 }
 
@@ -445,8 +453,13 @@ impl Port for KernelPort {
             return Err(PortError::Full("segments"));
         }
         self.live()?;
-        self.wait_for(|port| port.is_free(window, range).then_some(()))
-            .map_err(|error| if matches!(error, PortError::NotThere) { PortError::Full("ranges that the peer has released") } else { error })?;
+        self.wait_for(|port| port.is_free(window, range).then_some(())).map_err(|error| {
+            if matches!(error, PortError::NotThere) {
+                PortError::Full("ranges that the peer has released")
+            } else {
+                error
+            }
+        })?;
         let segment = self.carve(Side::Inbound, window, range)?;
         self.own[window].insert(range, ())?;
         self.send(Frame::Segment(window, range));

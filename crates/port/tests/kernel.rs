@@ -64,7 +64,11 @@ impl Cable for Bridges {
             crosslane_shm::Store::write(&memory, 0, &noise);
             // Frames that the reader takes for the next ones.
             for slot in 0..64 {
-                crosslane_shm::Store::store_u32(&memory, 0x1000 + 32 * slot, u32::try_from(slot).unwrap() + 1);
+                crosslane_shm::Store::store_u32(
+                    &memory,
+                    0x1000 + 32 * slot,
+                    u32::try_from(slot).unwrap() + 1,
+                );
             }
         }
         for pad in 0..32 {

@@ -116,7 +116,9 @@ impl RawKind {
     /// As [`Self::check`], of what joins programs of one host.
     pub(super) fn check_inside(&self) -> Result<PortKind, ConfigError> {
         match self.check("inside")? {
-            PortKind::Ntb => Err(value("inside: kind", "`ntb` joins two hosts; `soft` or `posted`".to_owned())),
+            PortKind::Ntb => {
+                Err(value("inside: kind", "`ntb` joins two hosts; `soft` or `posted`".to_owned()))
+            }
             kind => Ok(kind),
         }
     }

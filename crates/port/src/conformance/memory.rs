@@ -133,7 +133,9 @@ pub(super) fn translations<C: Cable>(rig: &mut Rig<C>) {
 
 fn is_that_segment_and_no_more(segment: &Segment, len: u64) {
     assert_eq!(segment.info.len, len);
-    assert!(rustix::fs::ftruncate(segment, 4096).is_err() && rustix::fs::ftruncate(segment, 1 << 20).is_err());
+    assert!(
+        rustix::fs::ftruncate(segment, 4096).is_err() && rustix::fs::ftruncate(segment, 1 << 20).is_err()
+    );
     if segment.info.memory == MemoryKind::Sealed {
         assert_eq!(rustix::fs::fstat(segment).expect("stat").st_size.unsigned_abs(), len);
     }

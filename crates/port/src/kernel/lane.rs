@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn lane_of_rubbish_is_refused_or_empty() {
         let (mut a, b) = pair();
-        b.outbound.write(0, &[0xff; LANE as usize]);
+        b.outbound.write(0, &vec![0xff; usize::try_from(LANE).unwrap()]);
         assert_eq!(a.receive(), Ok(None));
         b.outbound.store_u32(SLOTS_AT, 1);
         assert!(a.receive().is_err());
