@@ -102,7 +102,68 @@ alone() {
     test_that ntb_soft_is_unloaded unload
 }
 
+# A daemon in a network namespace of its own, on one end of the pair.
+host() {
+    cat >/run/h$1.toml <<EOF
+host = $1
+control = "/run/h$1.sock"
+
+[[port]]
+name = "cable"
+kind = "ntb"
+cable = "/dev/crosslane$(($1 - 1))"
+side = "$2"
+EOF
+    nsenter -t "$3" -n ip link set lo up
+    nsenter -t "$3" -n crosslaned --config /run/h$1.toml >/run/h$1.log 2>&1 &
+}
+
+# Two daemons see each other, and IP goes between them.
+daemons() {
+    for _ in $(seq 100); do
+        crosslane --socket /run/h1.sock ping -c 1 h2 >/dev/null 2>&1 && break
+        sleep 0.2
+    done
+    crosslane --socket /run/h1.sock ping -c 10 h2 && nsenter -t $first -n ping -c 3 10.86.0.2 || { cat /run/*.log; return 1; }
+}
+
+# An unmodified program sends 64 MB, all of them by a stream.
+iperf() {
+    CROSSLANE_SOCKET=/run/h2.sock nsenter -t $second -n crosslane run -- iperf3 -s -1 >/run/server.log 2>&1 &
+    sleep 3
+    CROSSLANE_SOCKET=/run/h1.sock nsenter -t $first -n crosslane run -- iperf3 -c 10.86.0.2 -n 64M || { cat /run/*.log; return 1; }
+    sent=$(crosslane --socket /run/h1.sock status --json | sed -n 's/.*"stream_tx_bytes": *\([0-9]*\).*/\1/p')
+    [ "$sent" -gt 67108864 ] || { echo "$sent bytes by streams"; return 1; }
+    wait $!
+}
+
+# What is in the violations' counters of both hosts.
+no_violations() {
+    for socket in /run/h1.sock /run/h2.sock; do
+        crosslane --socket $socket status --json | grep -q '"violations": *0' || { cat /run/*.log; return 1; }
+    done
+}
+
+streams() {
+    mount -t tmpfs none /run
+    load ntb
+    load ntb_soft base=0x10000000 window_len=0x1000000
+    load crosslane_ntb
+    load tun && load inet_diag && load tcp_diag
+    unshare -n sleep 1000 &
+    first=$!
+    unshare -n sleep 1000 &
+    second=$!
+    sleep 1
+    host 1 a $first
+    host 2 b $second
+    test_that daemons_see_each_other_over_bridges daemons
+    test_that unmodified_iperf3_goes_by_a_stream_over_bridges iperf
+    test_that nobody_breaks_the_protocol_over_bridges no_violations
+}
+
 case $(cat /proc/cmdline) in
+*role=streams*) streams ;;
 *role=first*) between first ;;
 *role=second*) between second ;;
 *) alone ;;

@@ -66,20 +66,39 @@ conformance() {
     local test library
     test=$(cargo test --locked -p crosslane-port --test kernel --no-run 2>&1 | tee -a "$target/build.log" |
         sed -n 's,.*Executable tests/kernel.rs (\(.*\)),\1,p')
-    cp "$test" "$1/bin/kernel-port"
-    for library in $(ldd "$test" | grep -o '/[^ ]*'); do install -D "$library" "$1$library"; done
+    programs "$1" "$test"
+    mv "$1/bin/${test##*/}" "$1/bin/kernel-port"
+}
+
+# Programs with the libraries that they need, in the folder $1.
+programs() {
+    local root=$1 program library
+    shift
+    for program in "$@"; do
+        cp "$program" "$root/bin/"
+        for library in $(ldd "$program" | grep -o '/[^ ]*'); do install -D "$library" "$root$library"; done
+    done
+}
+
+# Daemons, the socket library, an unmodified program, and what of Debian's modules they need.
+crosslane() {
+    local module
+    programs "$1" "$bin/crosslane" "$bin/crosslaned" "$bin/libcrosslane_sockets.so" "$(command -v iperf3)"
+    strip -g "$1"/bin/crosslane "$1"/bin/crosslaned "$1"/bin/libcrosslane_sockets.so
+    for module in tun inet_diag tcp_diag; do find "$target/image" -name "$module.ko" -exec cp {} "$1/modules" \;; done
 }
 
 # A first file system: busybox, all modules, the tests.
 machine() {
     local root=$target/root name
     rm -rf "$root"
-    mkdir -p "$root"/{bin,dev,proc,sys,modules}
+    mkdir -p "$root"/{bin,dev,proc,sys,run,tmp,modules}
     cp /bin/busybox "$root/bin"
     for name in $(busybox --list | grep -vx busybox); do ln -s busybox "$root/bin/$name"; done
     find "$target/ours" "$target/stock" -name '*.ko' -exec cp {} "$root/modules" \;
     cc -O2 -Wall -Wextra -Werror -static -Ikernel/include kernel/tests/segments.c -o "$root/bin/segments"
     conformance "$root"
+    if [[ -n $bin ]]; then crosslane "$root"; fi
     cp kernel/tests/init.sh "$root/init"
     (cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) >"$target/initrd.gz"
 }
@@ -121,6 +140,8 @@ boot_two() {
     rm -f "$memory"
 }
 
+bin=$(realpath "${CROSSLANE_BIN:-${CARGO_TARGET_DIR:-target}/release}")
+if [[ ! -x $bin/crosslaned || ! -e $bin/libcrosslane_sockets.so ]] || ! command -v iperf3 >/dev/null; then bin=; fi
 version=$(version)
 [[ -n $version ]] || cannot "no kernel headers: apt-get install linux-headers-amd64"
 for program in qemu-system-x86_64 busybox cpio; do
@@ -131,6 +152,12 @@ stock >"$target/build.log" 2>&1 || { tail -n 30 "$target/build.log"; exit 1; }
 ours >>"$target/build.log" 2>&1 || { tail -n 30 "$target/build.log"; exit 1; }
 machine
 passed=0 failed=0
+if [[ -n $bin ]]; then
+    boot streams 'role=streams memmap=64M$0x10000000'
+    count streams
+else
+    echo "no streams between daemons: that needs a release build (make build) and iperf3"
+fi
 # The windows of a pair are memory that the kernel leaves alone.
 boot alone 'memmap=64M$0x10000000'
 count alone

@@ -248,7 +248,7 @@ mod tests {
             (&format!("host = 1\n{port}{port}"), "one name"),
             (&format!("host = 1\n{port}window = \"1M\""), "window"),
             (&format!("host = 1\n{port}mode = \"9\""), "mode"),
-            (&format!("host = 1\n{port}kind = \"dolphin\""), "`soft` and `posted`"),
+            (&format!("host = 1\n{port}kind = \"dolphin\""), "`soft`, `posted` and `ntb`"),
             (&format!("host = 1\n{port}delay_us = 5"), "delay_us: only kind `posted`"),
             (&format!("host = 1\n{port}combine = true"), "combine: only kind `posted`"),
             (&format!("host = 1\n{port}kind = \"posted\"\ndelay_us = [2, 1]"), "delay_us"),
