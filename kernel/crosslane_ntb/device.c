@@ -82,7 +82,6 @@ static __poll_t device_poll(struct file *file, poll_table *table)
 	return port_has_event(port) ? EPOLLIN | EPOLLRDNORM : 0;
 }
 
-/* The call `command`; its argument has been copied to `argument`, and is copied back if that is asked for. */
 union argument {
 	struct crosslane_ntb_info info;
 	struct crosslane_ntb_translate translate;
@@ -93,6 +92,7 @@ union argument {
 	u64 bits;
 };
 
+/* The call `command`; its argument has been copied to `argument`, and is copied back if that is asked for. */
 static long call(struct port *port, unsigned int command, union argument *argument)
 {
 	switch (command) {

@@ -183,7 +183,8 @@ int port_info(struct port *port, struct crosslane_ntb_info *info)
 		/* Bridges know this while the link is up. */
 		if (ntb_mw_get_align(port->ntb, PEER, window, NULL, &align, &max))
 			continue;
-		to->inbound_max = round_down(max, max_t(u64, align, PAGE_SIZE)) - reserved(window);
+		max = rounddown(max, max_t(u64, align, PAGE_SIZE));
+		to->inbound_max = max > reserved(window) ? max - reserved(window) : 0;
 	}
 	return 0;
 }

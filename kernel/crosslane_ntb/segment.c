@@ -197,7 +197,8 @@ static void keep_pages(struct segment *segment)
 void segment_end(struct segment *segment, bool keep)
 {
 	down_write(&segment->lock);
-	if (segment->live && keep && segment->side == CROSSLANE_NTB_INBOUND)
+	/* Where only the port knows it, nobody can read the copies. */
+	if (segment->live && keep && segment->side == CROSSLANE_NTB_INBOUND && kref_read(&segment->users) > 1)
 		keep_pages(segment);
 	segment->live = false;
 	up_write(&segment->lock);

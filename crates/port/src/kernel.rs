@@ -14,7 +14,7 @@ use crosslane_ntb::{Device, Event as DeviceEvent, Side};
 use crosslane_shm::{Inbound, Outbound, Segment};
 use crosslane_wire::{Caching, MemoryKind, SegmentInfo, SegmentRange};
 use lane::{Frame, LANE, Lane, Nonsense};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::io::Errno;
 use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,6 +33,9 @@ const PENANCE: Duration = Duration::from_millis(100);
 const MAX_SEGMENTS: usize = 64 * 1024;
 /// Most frames that wait for a peer that does not read.
 const MAX_QUEUED: usize = 4 * MAX_SEGMENTS;
+/// Most events, and most frames, that one look at the device takes: a neighbour that rings and stores without end keeps nobody.
+const EVENTS_AT_ONCE: usize = 64;
+const FRAMES_AT_ONCE: usize = 1024;
 /// How long a posted store may be under way, ns: many times what a switch or two take.
 const POSTED_NS: u32 = 100_000;
 
@@ -57,6 +60,8 @@ pub struct KernelPort {
     quarantine: BTreeSet<(usize, u64, u64)>,
     life: Option<Life>,
     events: VecDeque<Event>,
+    /// Whether the lane may have more frames than the last look took.
+    more_frames: bool,
     bells: u32,
     mask: u32,
     reported_up: bool,
@@ -106,6 +111,7 @@ impl KernelPort {
             quarantine: BTreeSet::new(),
             life: None,
             events: VecDeque::new(),
+            more_frames: false,
             bells: 0,
             mask: 0,
             reported_up: false,
@@ -120,9 +126,12 @@ impl KernelPort {
         self.life.as_mut().filter(|life| life.ready).ok_or(PortError::Down)
     }
 
-    /// Takes what the device reports.
+    /// Takes what the device reports. What is left makes the device readable again.
     fn pump(&mut self) {
-        loop {
+        if std::mem::take(&mut self.more_frames) {
+            self.take_frames();
+        }
+        for _ in 0..EVENTS_AT_ONCE {
             match self.device.event() {
                 Ok(Some(DeviceEvent::Up)) => self.begin(),
                 Ok(Some(DeviceEvent::Down)) => self.end(DownReason::Cable),
@@ -133,7 +142,11 @@ impl KernelPort {
                     }
                 }
                 Ok(None) => return,
-                Err(errno) => return self.end(DownReason::System { what: "read the device", errno }),
+                Err(errno) => {
+                    // It stays readable for ever, and never has anything again.
+                    let _ = epoll::delete(&self.poller, &self.device);
+                    return self.end(DownReason::System { what: "read the device", errno });
+                }
             }
         }
     }
@@ -201,7 +214,9 @@ impl KernelPort {
             self.send(Frame::Ready);
         }
         let mut taken = 0;
-        while let Some(life) = &mut self.life {
+        while taken < FRAMES_AT_ONCE
+            && let Some(life) = &mut self.life
+        {
             let handled = match life.lane.receive() {
                 Ok(None) => break,
                 Ok(Some(frame)) => self.handle(frame),
@@ -211,6 +226,10 @@ impl KernelPort {
             if let Err(Nonsense(what)) = handled {
                 return self.fail(DownReason::Violation(what.to_owned()));
             }
+        }
+        if taken == FRAMES_AT_ONCE {
+            self.more_frames = true;
+            self.draw_attention();
         }
         if let Some(life) = &mut self.life {
             if taken > 0 {
