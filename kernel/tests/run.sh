@@ -96,7 +96,7 @@ machine() {
     cp /bin/busybox "$root/bin"
     for name in $(busybox --list | grep -vx busybox); do ln -s busybox "$root/bin/$name"; done
     find "$target/ours" "$target/stock" -name '*.ko' -exec cp {} "$root/modules" \;
-    cc -O2 -Wall -Wextra -Werror -static -Ikernel/include kernel/tests/segments.c -o "$root/bin/segments"
+    cc -O2 -Wall -Wextra -Werror -static -Ikernel/include kernel/tests/*.c -o "$root/bin/segments"
     conformance "$root"
     if [[ -n $bin ]]; then crosslane "$root"; fi
     cp kernel/tests/init.sh "$root/init"

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the tests of the device share: both ends of a pair, and how a test fails. */
+#ifndef HARNESS_H
+#define HARNESS_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "crosslane_ntb.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PAGE 4096UL
+#define WINDOW (1UL << 19)
+
+extern const char *test;
+extern int failures;
+extern jmp_buf failed;
+/* The two ends. */
+extern int a, b;
+
+#define CHECK(what)                                                                           \
+	do {                                                                                  \
+		if (!(what)) {                                                                \
+			printf("FAILED %s: line %d: %s (errno %d)\n", test, __LINE__, #what, errno); \
+			failures++;                                                           \
+			longjmp(failed, 1);                                                   \
+		}                                                                             \
+	} while (0)
+
+/* Both views of one range: what A stores through its window is loaded from B's memory. */
+struct views {
+	int out_fd, in_fd;
+	volatile uint64_t *out, *in;
+};
+
+/* The next event of a port; its kind is 0 if there is none in time (`event`: 2 s). */
+struct crosslane_ntb_event event_within(int port, int ms);
+struct crosslane_ntb_event event(int port);
+int link_port(int port, uint32_t on);
+int translate(int port, uint32_t window, uint64_t len);
+int carve(int port, uint32_t side, uint64_t offset, uint64_t len);
+int take_back(int port, uint32_t side, uint64_t offset, uint64_t len);
+volatile uint64_t *map(int segment, uint64_t len);
+void up(void);
+void down(void);
+struct views carve_both(uint64_t offset, uint64_t len);
+
+/* segments.c */
+void stores_through_a_segment_arrive(void);
+void segment_in_another_process_arrives(void);
+void mapping_reaches_nothing_beyond_its_range(void);
+void range_that_was_taken_back_is_the_holders_own(void);
+void taking_back_beside_stores_signals_nobody(void);
+void segments_end_with_the_links_life(void);
+void segments_end_with_their_owner(void);
+void owner_that_is_killed_leaves_nothing(void);
+void one_process_owns_a_port(void);
+void ranges_of_one_side_do_not_overlap(void);
+void bad_ranges_are_refused(void);
+void memory_in_use_is_not_taken_away(void);
+void pages_cannot_be_pinned(void);
+/* bells.c */
+void doorbells_come_masked_and_unmasked(void);
+void scratchpads_are_the_peers_to_write(void);
+void bell_wakes_its_sleeper_and_nobody_else(void);
+void bell_of_a_waker_that_was_dropped_wakes_nobody(void);
+void flood_of_bells_loses_none(void);
+void bells_end_with_the_links_life(void);
+/* between.c */
+void stores_and_bells_reach_another_machine(void);
+void segments_end_when_the_other_machine_leaves(void);
+
+#endif

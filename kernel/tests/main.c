@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Tests of crosslane_ntb by its device.
+ *
+ *   segments          on a pair of bridges in one kernel, both ends in this program
+ *   segments first    on one end of a cable to another machine, where `segments second` runs
+ *
+ * Prints a line for each test, `ok NAME` or `FAILED NAME: why`; exit status 1 if one failed.
+ */
+#include "harness.h"
+
+static int any_failed;
+
+#define TEST(name) { #name, name }
+struct test {
+	const char *name;
+	void (*run)(void);
+};
+
+static const struct test alone[] = {
+	TEST(stores_through_a_segment_arrive),
+	TEST(segment_in_another_process_arrives),
+	TEST(mapping_reaches_nothing_beyond_its_range),
+	TEST(range_that_was_taken_back_is_the_holders_own),
+	TEST(taking_back_beside_stores_signals_nobody),
+	TEST(segments_end_with_the_links_life),
+	TEST(segments_end_with_their_owner),
+	TEST(owner_that_is_killed_leaves_nothing),
+	TEST(one_process_owns_a_port),
+	TEST(ranges_of_one_side_do_not_overlap),
+	TEST(bad_ranges_are_refused),
+	TEST(memory_in_use_is_not_taken_away),
+	TEST(pages_cannot_be_pinned),
+	TEST(doorbells_come_masked_and_unmasked),
+	TEST(scratchpads_are_the_peers_to_write),
+	TEST(bell_wakes_its_sleeper_and_nobody_else),
+	TEST(bell_of_a_waker_that_was_dropped_wakes_nobody),
+	TEST(flood_of_bells_loses_none),
+	TEST(bells_end_with_the_links_life),
+};
+
+static const struct test first[] = { TEST(stores_and_bells_reach_another_machine) };
+static const struct test second[] = { TEST(segments_end_when_the_other_machine_leaves) };
+
+/* One test in a process of its own, whose end gives everything back. */
+static void run_child(const struct test *one, int opens)
+{
+	test = one->name;
+	alarm(120);
+	if (!setjmp(failed)) {
+		if (opens)
+			up();
+		one->run();
+		printf("ok %s\n", test);
+	}
+	_exit(failures != 0);
+}
+
+static void run(const struct test *tests, unsigned count, int opens)
+{
+	for (; count; count--, tests++) {
+		int status;
+		pid_t child = fork();
+
+		if (!child)
+			run_child(tests, opens);
+		if (waitpid(child, &status, 0) != child || (status && !WIFEXITED(status)))
+			printf("FAILED %s: status %#x\n", tests->name, status);
+		any_failed |= status != 0;
+	}
+}
+
+#define RUN(tests, opens) run(tests, sizeof(tests) / sizeof(tests[0]), opens)
+
+int main(int argc, char **argv)
+{
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (argc > 1 && !strcmp(argv[1], "first"))
+		RUN(first, 0);
+	else if (argc > 1)
+		RUN(second, 0);
+	else
+		RUN(alone, 1);
+	return any_failed;
+}
