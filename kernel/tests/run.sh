@@ -12,54 +12,8 @@ target=$(mkdir -p "${CARGO_TARGET_DIR:-target}/kernel" && realpath "${CARGO_TARG
 # TCG gives a machine that is slow, and the same everywhere; it takes about 20 s.
 LIMIT=240
 
-cannot() {
-    echo "cannot run: $1"
-    exit 77
-}
-
-# The version of the newest kernel whose headers are installed.
-version() {
-    local build
-    for build in $(printf '%s\n' /lib/modules/*-amd64/build | sort -rV); do
-        if [[ -e $build/Makefile ]]; then basename "$(dirname "$build")" && return; fi
-    done
-}
-
-# Package $1, unpacked in $target/$2.
-unpacked() {
-    if [[ -e $target/$2/.done ]]; then return; fi
-    rm -rf "${target:?}/$2"
-    mkdir -p "$target/$2"
-    (cd "$target/$2" && apt-get download "$1" >apt.log 2>&1) || cannot "package $1 cannot be downloaded"
-    dpkg -x "$target/$2"/*.deb "$target/$2"
-    rm "$target/$2"/*.deb
-    touch "$target/$2/.done"
-}
-
-# The kernel's own NTB core, clients and network driver, unchanged, as modules: Debian builds none.
-stock() {
-    local series=${version%%.0-*} build=/lib/modules/$version/build
-    if [[ -e $target/stock/.done ]]; then return; fi
-    unpacked "linux-source-$series" source
-    rm -rf "$target/stock"
-    mkdir -p "$target/stock"
-    tar xf "$target/source/usr/src/linux-source-$series.tar.xz" -C "$target/stock" --strip-components=2 \
-        "linux-source-$series/drivers/ntb" "linux-source-$series/drivers/net/ntb_netdev.c"
-    make -C "$build" M="$target/stock/ntb" CONFIG_NTB=m CONFIG_NTB_MSI=y CONFIG_NTB_TRANSPORT=m CONFIG_NTB_PERF=m \
-        CONFIG_NTB_TOOL=m CONFIG_NTB_PINGPONG=m KCFLAGS="-DCONFIG_NTB_MODULE=1 -DCONFIG_NTB_MSI=1" modules
-    echo "obj-m := ntb_netdev.o" >"$target/stock/net/Kbuild"
-    make -C "$build" M="$target/stock/net" KBUILD_EXTRA_SYMBOLS="$target/stock/ntb/Module.symvers" KCFLAGS="-DCONFIG_NTB_MODULE=1" \
-        modules
-    rm -rf "$target/source"
-    touch "$target/stock/.done"
-}
-
-# Our modules, built from a copy, since kbuild writes beside its sources.
-ours() {
-    rm -rf "$target/ours"
-    cp -r kernel "$target/ours"
-    make -C "$target/ours" KDIR="/lib/modules/$version/build" STOCK="$target/stock/ntb" KCFLAGS=-Werror modules
-}
+# shellcheck source=kernel/build.sh
+source kernel/build.sh
 
 # The kernel port of the crate `port` and its conformance suite, with the libraries that it needs.
 conformance() {
@@ -142,14 +96,10 @@ boot_two() {
 
 bin=$(realpath "${CROSSLANE_BIN:-${CARGO_TARGET_DIR:-target}/release}")
 if [[ ! -x $bin/crosslaned || ! -e $bin/libcrosslane_sockets.so ]] || ! command -v iperf3 >/dev/null; then bin=; fi
-version=$(version)
-[[ -n $version ]] || cannot "no kernel headers: apt-get install linux-headers-amd64"
 for program in qemu-system-x86_64 busybox cpio; do
     command -v "$program" >/dev/null || cannot "no $program: scripts/install-packages.sh test"
 done
-unpacked "linux-image-$version" image
-stock >"$target/build.log" 2>&1 || { tail -n 30 "$target/build.log"; exit 1; }
-ours >>"$target/build.log" 2>&1 || { tail -n 30 "$target/build.log"; exit 1; }
+build_modules
 machine
 passed=0 failed=0
 if [[ -n $bin ]]; then
