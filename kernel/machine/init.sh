@@ -19,6 +19,7 @@ word() {
     done
 }
 
+keeper=$(word keeper) folder=$(word folder) name=$(word host)
 while read -r module options; do
     # shellcheck disable=SC2086 # several options
     insmod "/modules/$module.ko" $options || stop "cannot load $module"
@@ -30,9 +31,9 @@ mkdir /written/upper /written/work /written/modules
 # The kernel's own NTB drivers, for who wants them: the first file system is gone after this.
 cp /modules/*.ko /written/modules
 mount -t overlay -o lowerdir=/host,upperdir=/written/upper,workdir=/written/work none /new || stop "cannot mount the root"
-for folder in proc sys dev; do mount --move /$folder /new/$folder || stop "/$folder is missing"; done
+for place in proc sys dev; do mount --move /$place /new/$place || stop "/$place is missing"; done
 mkdir -p /new/dev/shm /new/dev/pts
 mount -t tmpfs none /new/dev/shm
 mount -t devpts none /new/dev/pts
-exec switch_root /new "$(word keeper)" machine "$(word folder)" "$(word host)"
+exec switch_root /new "$keeper" machine "$folder" "$name"
 stop "cannot become the keeper"

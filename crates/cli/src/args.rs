@@ -308,9 +308,18 @@ pub(crate) struct UpArgs {
     /// Log level of the daemons (as CROSSLANE_LOG)
     #[arg(long, default_value = "info")]
     pub(crate) log: String,
-    /// How long to wait for the links, s
-    #[arg(long, default_value_t = 20)]
-    pub(crate) timeout: u64,
+    /// Each host is a virtual machine with a kernel of its own, joined by NTB bridges of software (`make vm-image` first)
+    #[arg(long)]
+    pub(crate) vms: bool,
+    /// Memory of each virtual machine, MB [default: 512]
+    #[arg(long, value_name = "MB", requires = "vms")]
+    pub(crate) vm_memory: Option<u32>,
+    /// Folder with the virtual machines' vmlinuz and initrd.gz [default: where `make vm-image` puts them]
+    #[arg(long, value_name = "FOLDER", requires = "vms")]
+    pub(crate) vm_image: Option<PathBuf>,
+    /// How long to wait for the links, s [default: 20, of virtual machines 300]
+    #[arg(long)]
+    pub(crate) timeout: Option<u64>,
 }
 
 #[derive(Debug, Args)]

@@ -13,7 +13,7 @@ use crosslane_bench::sdp::args::run_sdp;
 use crosslane_bench::stack::command::run_stack;
 use crosslane_bench::steady::args::run_steady;
 use crosslane_client::session::socket_path;
-use crosslane_lab::{CableKind, Options, Posted, Preload, Resilience, Topology};
+use crosslane_lab::{CableKind, Machines, Options, Posted, Preload, Resilience, Topology};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -178,9 +178,13 @@ fn up_of(args: UpArgs) -> Result<Options> {
         rules: args.rules,
         log: args.log,
         force: args.force,
-        patience: Duration::from_secs(args.timeout),
+        patience: Duration::from_secs(args.timeout.unwrap_or(if args.vms { 300 } else { 20 })),
         ..Options::named(&args.name)
     };
+    let machines = args.vms.then(|| Machines::find(args.vm_image)).transpose()?;
+    let memory = args.vm_memory;
+    let machines = machines.map(|it| Machines { memory_mb: memory.unwrap_or(it.memory_mb), ..it });
+    let options = Options { machines, ..options };
     options.check()?;
     Ok(options)
 }

@@ -3,7 +3,7 @@
 use crate::exit;
 use crate::table::{Table, count};
 use anyhow::Result;
-use crosslane_lab::{Entry, Lab, Options, Preload, State, default_base, enter, list as labs};
+use crosslane_lab::{Entry, Lab, Options, Place, Preload, State, default_base, enter, list as labs};
 use crosslane_status::Status;
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -30,6 +30,12 @@ pub(crate) fn up(options: &Options) -> Result<()> {
     for host in &state.hosts {
         writeln!(out, "  {}  {}  {}", host.name, host.address, host.address6)?;
     }
+    if let Some(accelerator) = &state.accelerator {
+        writeln!(
+            out,
+            "  (each a virtual machine, by {accelerator}; programs and files are this machine's, what they write is its memory)"
+        )?;
+    }
     if !state.tun {
         writeln!(out, "  (no /dev/net/tun for this user: the fabric addresses are on the veth pairs)")?;
     }
@@ -39,9 +45,11 @@ pub(crate) fn up(options: &Options) -> Result<()> {
 
 /// Becomes a program in a host.
 pub(crate) fn exec(name: &str, host: String, preload: Preload, command: Vec<OsString>) -> Result<()> {
-    let state = Lab::attach(name, None)?.state().clone();
+    let lab = Lab::attach(name, None)?;
+    let (state, folder) = (lab.state().clone(), lab.folder().to_owned());
     state.host(&host)?;
-    let (error, code) = enter(&Entry { state, host, preload, command, tied: false });
+    let (error, code) =
+        enter(&Entry { state, folder, host, preload, command, tied: false, place: Place::Inside });
     Err(exit::with_code(code, error.to_string()))
 }
 

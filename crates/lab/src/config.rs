@@ -2,6 +2,7 @@
 
 use crate::LabError;
 use crate::folder::Programs;
+use crate::machine::{self, qemu};
 use crate::plan::{Cable, CableKind, Options, Posted};
 use crate::state::State;
 use serde::{Deserialize, Serialize};
@@ -56,20 +57,27 @@ fn is_false(value: &bool) -> bool {
 pub(crate) fn text(options: &Options, folder: &Path, id: u8, state: &State) -> Result<String, LabError> {
     let port = |cable: &Cable| Port {
         name: cable.port_name(id),
-        kind: match options.cable_kind {
-            CableKind::Soft => "soft",
-            CableKind::Posted(_) => "posted",
+        kind: match (&options.machines, options.cable_kind) {
+            (Some(_), _) => "ntb",
+            (None, CableKind::Soft) => "soft",
+            (None, CableKind::Posted(_)) => "posted",
         },
         posted: posted(options, cable, id),
-        cable: folder.join(format!("c{}.sock", cable.number)).display().to_string(),
+        cable: match options.machines {
+            Some(_) => format!("/dev/crosslane{}", qemu::device(state, id, cable)),
+            None => folder.join(format!("c{}.sock", cable.number)).display().to_string(),
+        },
         side: if cable.a == id { "a" } else { "b" },
         window: &options.window,
         // One end is enough; the other is to notice by itself.
-        cut: cable.a == id && state.cut.contains(&cable.number),
+        cut: options.machines.is_none() && cable.a == id && state.cut.contains(&cable.number),
     };
     let daemon = Daemon {
         host: id,
-        control: folder.join(format!("h{id}.sock")).display().to_string(),
+        control: match options.machines {
+            Some(_) => machine::CONTROL.to_owned(),
+            None => folder.join(format!("h{id}.sock")).display().to_string(),
+        },
         interface: if state.tun { "xl0" } else { "" },
         ring_max: options.ring_max.as_deref(),
         spin_us: options.spin_us,
@@ -147,6 +155,7 @@ mod tests {
             tun: true,
             program: "/bin/true".into(),
             sockets: None,
+            accelerator: None,
             hosts: Vec::new(),
             cables: cables(3, Topology::Ring),
             cut: Vec::new(),

@@ -1,6 +1,7 @@
 //! Faults made on purpose: cables cut and mended, hosts killed and started again.
 
 use crate::keeper::{self, Command as Ask};
+use crate::machine::{self, cable, client};
 use crate::plan::Cable;
 use crate::query::{self, Tool};
 use crate::state::HostState;
@@ -53,6 +54,11 @@ impl Lab {
     /// As [`Lab::cut`].
     pub fn flap(&mut self, one: &str, other: &str) -> Result<(), LabError> {
         let (_, cable) = self.cable_between(one, other)?;
+        if self.state.accelerator.is_some() {
+            return [true, false]
+                .into_iter()
+                .try_for_each(|cut| cable::set_cut(&self.folder.path, &cable, cut));
+        }
         let tool = Tool::connect(&self.puller(&cable).control)?;
         tool.order(&request(&cable, true))?;
         tool.order(&request(&cable, false))
@@ -70,7 +76,9 @@ impl Lab {
         let begin = Instant::now();
         let puller = self.puller(&cable);
         // Also if nothing has changed: an earlier caller may have been killed in between, or the daemon hung.
-        if self.runs(puller) {
+        if self.state.accelerator.is_some() {
+            cable::set_cut(&self.folder.path, &cable, cut)?;
+        } else if self.runs(puller) {
             Tool::connect(&puller.control)?.order(&request(&cable, cut))?;
         }
         if !changed {
@@ -79,7 +87,7 @@ impl Lab {
         let both_run = ends.iter().all(|end| self.runs(end));
         let wait = |end: &HostState| {
             let wanted = both_run || cut;
-            if wanted && self.runs(end) { notices(end, &cable, cut, begin) } else { None }
+            if wanted && self.runs(end) { self.notices(end, &cable, cut, begin) } else { None }
         };
         let seen = std::thread::scope(|scope| {
             let first = scope.spawn(|| wait(&ends[0]));
@@ -111,12 +119,16 @@ impl Lab {
     /// # Errors
     /// [`LabError::NoHost`]; [`LabError::Refused`] if it does not run, or not end within 5 s.
     pub fn kill_daemon(&mut self, host: &str, signal: Signal) -> Result<(), LabError> {
-        let host = self.state.host(host)?.name.clone();
+        let host = self.state.host(host)?;
+        if self.state.accelerator.is_some() {
+            return client::ask(&self.folder.path, host, &machine::Ask::Kill(signal.as_raw())).map(drop);
+        }
+        let host = host.name.clone();
         keeper::ask(&self.folder, &Ask::Kill { host, signal: signal.as_raw() })?;
         self.refresh()
     }
 
-    /// Kills (SIGKILL) all that runs in a host, its daemon too: a host that loses its power.
+    /// Kills (SIGKILL) all that runs in a host, its daemon or its machine too: a host that loses its power.
     ///
     /// # Errors
     /// [`LabError::NoHost`]; [`LabError::Refused`] if something is still there after 10 s.
@@ -136,15 +148,34 @@ impl Lab {
         Ok(())
     }
 
-    /// Starts a host's daemon again after [`Lab::kill_daemon`], with the configuration that it had: a new life. Does not
+    /// Starts a host's daemon again after [`Lab::kill_daemon`], or its machine after [`Lab::kill_host`], with the configuration that it had: a new life. Does not
     /// wait for its links: see [`Lab::wait_links`] and [`Lab::wait_host`].
     ///
     /// # Errors
     /// [`LabError::NoHost`]; [`LabError::Refused`] if it runs or cannot be started.
     pub fn start_daemon(&mut self, host: &str) -> Result<(), LabError> {
-        let host = self.state.host(host)?.name.clone();
+        self.refresh()?;
+        let host = self.state.host(host)?;
+        if self.state.accelerator.is_some() && self.runs(host) {
+            return client::ask(&self.folder.path, host, &machine::Ask::Start).map(drop);
+        }
+        let host = host.name.clone();
         keeper::ask(&self.folder, &Ask::Start { host })?;
         self.refresh()
+    }
+
+    /// How long after `begin` the daemon of `host` had its end of `cable` down, or up; `None` if not in time.
+    fn notices(&self, host: &HostState, cable: &Cable, down: bool, begin: Instant) -> Option<Duration> {
+        let tool = Tool::of(&self.folder.path, &self.state, host).ok()?;
+        let name = cable.port_name(host.id);
+        let is_down = |status: &Status| query::down_port(status, &[name]).is_some();
+        while begin.elapsed() < NOTICE {
+            if is_down(&tool.status().ok()?) == down {
+                return Some(begin.elapsed());
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        None
     }
 }
 
@@ -152,18 +183,4 @@ impl Lab {
 fn request(cable: &Cable, cut: bool) -> Request {
     let port = cable.port_name(cable.a).to_owned();
     if cut { Request::Cut { port } } else { Request::Mend { port } }
-}
-
-/// How long after `begin` the daemon of `host` had its end of `cable` down, or up; `None` if not in time.
-fn notices(host: &HostState, cable: &Cable, down: bool, begin: Instant) -> Option<Duration> {
-    let tool = Tool::connect(&host.control).ok()?;
-    let name = cable.port_name(host.id);
-    let is_down = |status: &Status| query::down_port(status, &[name]).is_some();
-    while begin.elapsed() < NOTICE {
-        if is_down(&tool.status().ok()?) == down {
-            return Some(begin.elapsed());
-        }
-        std::thread::sleep(LOOK_AGAIN);
-    }
-    None
 }

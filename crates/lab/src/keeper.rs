@@ -6,8 +6,10 @@ mod request;
 
 use crate::config::{self, Order};
 use crate::folder::{self, Folder};
+use crate::machine::{cable, qemu};
 use crate::namespace::{enter_network, new_network};
-use crate::process::{self, Identity};
+use crate::plan::Cable;
+use crate::process::{self, Identity, KILL_PATIENCE};
 use crate::state::{HostState, State};
 use crate::{LabError, wiring};
 use begin::{describe, leave_home, lock};
@@ -17,6 +19,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::Signal;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,8 +35,6 @@ pub(crate) const ORDER: &str = "order.json";
 pub(crate) const READY: &str = "ready";
 /// How long processes may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long a daemon may take to end after the requested signal; less than the requester waits for an answer.
-const KILL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Keeps the lab of `folder` until it is asked to end; then ends all that runs in it and removes the folder.
 ///
@@ -85,7 +86,10 @@ impl Keeper {
 
     fn run(&mut self) -> Result<(), LabError> {
         let watch = Watch::new(&self.folder)?;
-        self.wire()?;
+        match self.state.accelerator {
+            None => self.wire()?,
+            Some(_) => self.make_cables()?,
+        }
         self.write_configs()?;
         self.store()?;
         for index in 0..self.networks.len() {
@@ -96,6 +100,11 @@ impl Keeper {
         self.store()?;
         writeln!(std::io::stdout(), "{READY}").map_err(LabError::io("tell the maker"))?;
         self.serve(&watch)
+    }
+
+    /// The memory of cables between virtual machines.
+    fn make_cables(&self) -> Result<(), LabError> {
+        self.state.cables.iter().try_for_each(|it| cable::create(&self.folder.path, it))
     }
 
     fn wire(&self) -> Result<(), LabError> {
@@ -145,6 +154,20 @@ impl Keeper {
         self.state.store(&self.folder.file(folder::STATE))
     }
 
+    /// What runs in the namespace of a host: its daemon, or its machine.
+    fn command(&self, host: &HostState) -> Result<Vec<OsString>, LabError> {
+        let (options, programs) = (&self.order.options, &self.order.programs);
+        match (&options.machines, &self.state.accelerator) {
+            (Some(machines), Some(accelerator)) => {
+                qemu::command(machines, accelerator, &self.folder.path, host, &self.state)
+            }
+            _ => Ok([programs.daemon.as_os_str(), OsStr::new("--config"), host.config.as_os_str()]
+                .map(OsString::from)
+                .into()),
+        }
+    }
+
+    /// Starts a host's daemon, or its machine.
     fn start_daemon(&mut self, index: usize) -> Result<(), LabError> {
         let host = &self.state.hosts[index];
         // A daemon's log about its users is not for other users.
@@ -156,12 +179,10 @@ impl Keeper {
             daemon.env("CROSSLANE_ACCOUNT", self.folder.file(&format!("{}.account", host.name)));
         }
         let child = daemon
-            .arg("enter")
+            .arg("place")
             .arg(&self.folder.path)
             .args([host.name.as_str(), "off", "tied"])
-            .arg(&self.order.programs.daemon)
-            .arg("--config")
-            .arg(&host.config)
+            .args(self.command(host)?)
             .env("CROSSLANE_LOG", &self.order.options.log)
             .env_remove("NOTIFY_SOCKET")
             .stdin(Stdio::null())
@@ -280,6 +301,16 @@ impl Keeper {
         self.state.cut.retain(|&it| it != number);
         if cut {
             self.state.cut.push(number);
+        }
+        if self.state.accelerator.is_some() {
+            // The machines' kernels see it; their daemons have no part in it.
+            let named = |it: &&Cable| it.number == number;
+            return self
+                .state
+                .cables
+                .iter()
+                .find(named)
+                .map_or(Ok(()), |it| cable::set_cut(&self.folder.path, it, cut));
         }
         self.write_configs()
     }

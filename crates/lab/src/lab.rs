@@ -4,9 +4,10 @@ use crate::config::Order;
 use crate::folder::{self, Folder, Programs};
 use crate::plan::{Options, Preload};
 use crate::process::Identity;
+use crate::query::Tool;
 use crate::state::{HostState, State};
 use crate::updown::{clear, create, start_keeper, take_down};
-use crate::{LabError, enter, query};
+use crate::{LabError, enter};
 use crosslane_status::Status;
 use std::ffi::OsStr;
 use std::io::Write;
@@ -181,7 +182,7 @@ impl Lab {
     /// [`LabError::NoHost`]; [`LabError::Options`] if there is no way.
     pub fn baseline(&self, from: &str, to: &str) -> Result<IpAddr, LabError> {
         let (one, other) = (self.state.host(from)?, self.state.host(to)?);
-        let pair = self.state.baseline(one, other);
+        let pair = self.state.baseline(one, other).filter(|_| self.state.accelerator.is_none());
         pair.map(|(_, to)| to).ok_or_else(|| LabError::Options(format!("no way leads from {from} to {to}")))
     }
 
@@ -198,7 +199,7 @@ impl Lab {
     /// # Errors
     /// [`LabError::NoHost`], [`LabError::NoDaemon`].
     pub fn status(&self, host: &str) -> Result<Status, LabError> {
-        query::status(&self.state.host(host)?.control)
+        Tool::of(&self.folder.path, &self.state, self.state.host(host)?)?.status()
     }
 
     /// Process of a host's daemon, if it runs.

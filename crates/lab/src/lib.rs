@@ -23,6 +23,8 @@
 //! * [`Lab::cut`], [`Lab::mend`], [`Lab::kill_daemon`], [`Lab::kill_host`] and [`Lab::start_daemon`] make faults,
 //!   [`Lab::watch_moves`] reports which streams moved; [`Lab::wait_until`] polls a daemon's status with a deadline.
 //!
+//! With [`Options::machines`] each host is a virtual machine with a kernel of its own, and cables are NTB bridges to it.
+//!
 //! As root the namespaces are plain network namespaces; an ordinary user's lab lives in a user namespace, where
 //! the kernel allows that.
 
@@ -33,6 +35,7 @@ mod fault;
 mod folder;
 mod keeper;
 mod lab;
+mod machine;
 mod moves;
 mod namespace;
 mod plan;
@@ -44,12 +47,14 @@ mod updown;
 mod waiting;
 mod wiring;
 
-pub use enter::{Entry, enter, preload_list};
+pub use enter::{Entry, Place, enter, preload_list};
 pub use error::LabError;
 pub use fault::Noticed;
 pub use folder::{Programs, default_base, list, malloc_library, socket_library};
 pub use keeper::keep;
 pub use lab::Lab;
+pub use machine::Machines;
+pub use machine::guest::machine;
 pub use moves::{Moves, Watch};
 pub use plan::{Cable, CableKind, Options, Posted, Preload, Resilience, Topology};
 pub use process::Identity;

@@ -33,7 +33,7 @@ impl Lab {
         self.refresh()?;
         let running = self.state.hosts.iter().filter(|host| host.daemon.is_some_and(|daemon| daemon.alive()));
         let watched = running.map(|host| {
-            let tool = Tool::connect(&host.control)?;
+            let tool = Tool::of(&self.folder.path, &self.state, host)?;
             let counters = tool.status()?.counters;
             Ok((tool, counters))
         });

@@ -1,6 +1,7 @@
 //! The plan of a lab: pure, no side effects.
 
 use crate::LabError;
+use crate::machine::{Machines, qemu};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -9,6 +10,9 @@ use std::time::Duration;
 
 /// Most hosts of a lab; the daemons' limit is 254, the machine's is lower.
 pub(crate) const MAX_HOSTS: u8 = 64;
+
+/// Least memory of a virtual machine, MB: a kernel, a daemon, and little for programs.
+const LEAST_MEMORY_MB: u32 = 256;
 
 /// How the hosts are cabled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,6 +102,8 @@ pub struct Options {
     pub log: String,
     /// Whether each daemon counts its cycles, into `HOST.account` in the lab's folder.
     pub counted: bool,
+    /// Hosts that are virtual machines; `None`: network namespaces.
+    pub machines: Option<Machines>,
     /// End a lab of the same name first.
     pub force: bool,
     /// How long to wait for all links.
@@ -128,6 +134,7 @@ impl Options {
             rules: Vec::new(),
             log: "info".to_owned(),
             counted: false,
+            machines: None,
             force: false,
             patience: Duration::from_secs(20),
             base: None,
@@ -162,6 +169,29 @@ impl Options {
             "--one-way: not every host would reach every other; it takes a ring of 3 hosts or more, or a torus \
              whose rows and columns have as many"
                 .to_owned()
+        } else if let Some(machines) = &self.machines {
+            return self.check_machines(machines);
+        } else {
+            return Ok(());
+        };
+        Err(LabError::Options(why))
+    }
+
+    fn check_machines(&self, machines: &Machines) -> Result<(), LabError> {
+        let cables = cables(self.hosts, self.topology);
+        let most = (1..=self.hosts)
+            .map(|host| cables.iter().filter(|cable| cable.other(host).is_some()).count())
+            .max();
+        let why = if machines.memory_mb < LEAST_MEMORY_MB {
+            format!("{} MB for a virtual machine: it takes {LEAST_MEMORY_MB} at least", machines.memory_mb)
+        } else if machines.processors == 0 {
+            "a virtual machine has a processor at least".to_owned()
+        } else if self.cable_kind != CableKind::Soft {
+            "cables between virtual machines are NTB bridges: leave --cable-kind out".to_owned()
+        } else if self.counted {
+            "daemons in virtual machines do not count their cycles".to_owned()
+        } else if most > Some(qemu::MOST_CABLES) {
+            format!("a virtual machine has {} cables at most", qemu::MOST_CABLES)
         } else {
             return Ok(());
         };

@@ -21,6 +21,9 @@ pub struct Identity {
     pub start: u64,
 }
 
+/// How long a process may take to end after a requested signal; less than the requester waits for an answer.
+pub(crate) const KILL_PATIENCE: Duration = Duration::from_secs(5);
+
 impl Identity {
     /// The process that has id `pid` now; `None` if there is none (a zombie counts as none).
     pub fn of(pid: i32) -> Option<Self> {

@@ -1,17 +1,21 @@
 //! The status of one daemon, over its control socket.
 
 use crate::LabError;
+use crate::machine::{Ask, client};
+use crate::state::{HostState, State};
 use crosslane_client::session::Session;
 use crosslane_status::{Link, Status};
 use crosslane_wire::HostId;
 use crosslane_wire::local::{Reply, Request};
 use std::path::{Path, PathBuf};
 
-/// A session with one daemon.
+/// Who asks one host's daemon.
 #[derive(Debug)]
-pub(crate) struct Tool {
-    session: Session,
-    socket: PathBuf,
+pub(crate) enum Tool {
+    /// A session with a daemon of this kernel.
+    Here { session: Session, socket: PathBuf },
+    /// The agent of a virtual machine asks.
+    Inside { folder: PathBuf, host: HostState },
 }
 
 impl Tool {
@@ -21,18 +25,42 @@ impl Tool {
         let socket = control.to_owned();
         let session = Session::connect(control).map_err(failed(control))?;
         session.hello("crosslane-lab").map_err(failed(control))?;
-        Ok(Self { session, socket })
+        Ok(Self::Here { session, socket })
+    }
+
+    /// Who asks the daemon of `host` of the lab in `folder`.
+    ///
+    /// # Errors
+    /// [`LabError::NoDaemon`] if none answers.
+    pub(crate) fn of(folder: &Path, state: &State, host: &HostState) -> Result<Self, LabError> {
+        match state.accelerator {
+            Some(_) => Ok(Self::Inside { folder: folder.to_owned(), host: host.clone() }),
+            None => Self::connect(&host.control),
+        }
     }
 
     /// The daemon's status ([`Request::Status`]).
     pub(crate) fn status(&self) -> Result<Status, LabError> {
-        let text = self.session.text(&Request::Status).map_err(failed(&self.socket))?;
-        Status::parse(&text).map_err(failed(&self.socket))
+        match self {
+            Self::Here { session, socket } => {
+                let text = session.text(&Request::Status).map_err(failed(socket))?;
+                Status::parse(&text).map_err(failed(socket))
+            }
+            Self::Inside { folder, host } => {
+                let text = client::ask(folder, host, &Ask::Status)?;
+                Status::parse(&String::from_utf8_lossy(&text)).map_err(failed(&host.control))
+            }
+        }
     }
 
     /// A request whose answer is [`Reply::Done`].
     pub(crate) fn order(&self, request: &Request) -> Result<(), LabError> {
-        match self.session.request(request, &[]).map_err(failed(&self.socket))?.0 {
+        let Self::Here { session, socket } = self else {
+            return Err(LabError::Refused(
+                "the daemon of a virtual machine takes no orders from outside".to_owned(),
+            ));
+        };
+        match session.request(request, &[]).map_err(failed(socket))?.0 {
             Reply::Done => Ok(()),
             Reply::Error { text } => Err(LabError::Refused(text)),
             other => Err(LabError::Refused(format!("the daemon answers {other:?}"))),

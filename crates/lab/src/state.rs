@@ -29,6 +29,8 @@ pub struct State {
     pub program: PathBuf,
     /// The socket library, if it was built when the lab was made.
     pub sockets: Option<PathBuf>,
+    /// What runs its virtual machines: `kvm` or `tcg`; none: hosts are network namespaces.
+    pub accelerator: Option<String>,
     /// Its hosts, `h1` first.
     pub hosts: Vec<HostState>,
     /// Its cables.

@@ -1,5 +1,6 @@
 //! Polling for states that a lab has no event for: daemons that answer, links that come up.
 
+use crate::query::Tool;
 use crate::state::{HostState, State};
 use crate::updown::log_end;
 use crate::{Lab, LabError, query};
@@ -60,7 +61,7 @@ impl Lab {
 
     /// The status of a host's daemon. One that does not answer may not have started yet, or be gone for good.
     fn answer(&self, host: &HostState) -> Result<Status, Wait> {
-        query::status(&host.control).map_err(|error| {
+        Tool::of(&self.folder.path, &self.state, host).and_then(|tool| tool.status()).map_err(|error| {
             let now = self.folder.state();
             match now.is_none_or(|now| now.host(&host.name).is_ok_and(|now| now.daemon.is_some())) {
                 true => Wait::More(error.to_string()),

@@ -3,6 +3,7 @@
 use crate::LabError;
 use crate::config::Order;
 use crate::folder::{self, Folder};
+use crate::machine::{self, image};
 use crate::namespace::{become_root, inode, new_network};
 use crate::plan::{address, address6, cables};
 use crate::process::Identity;
@@ -42,6 +43,7 @@ pub(super) fn describe(
         .ok()
         .and_then(Identity::of)
         .ok_or_else(|| LabError::Keeper("/proc is not mounted".to_owned()))?;
+    let accelerator = order.options.machines.as_ref().map(|_| image::accelerator()).transpose()?;
     let mut hosts = Vec::new();
     for (id, network) in (1..).zip(networks) {
         hosts.push(HostState {
@@ -49,7 +51,8 @@ pub(super) fn describe(
             id,
             address: address(id),
             address6: address6(id),
-            control: folder.file(&format!("h{id}.sock")),
+            control: accelerator
+                .map_or_else(|| folder.file(&format!("h{id}.sock")), |_| machine::CONTROL.into()),
             config: folder.file(&format!("h{id}.toml")),
             log: folder.file(&format!("h{id}.log")),
             network: network.as_raw_fd(),
@@ -64,9 +67,11 @@ pub(super) fn describe(
         keeper,
         ready: false,
         user: user.map(AsRawFd::as_raw_fd),
-        tun,
+        // A machine has a TUN device of its own.
+        tun: tun || accelerator.is_some(),
         program: order.programs.keeper.clone(),
         sockets: order.programs.sockets.clone(),
+        accelerator: accelerator.map(str::to_owned),
         hosts,
         cables: cables(order.options.hosts, order.options.topology),
         cut: Vec::new(),
