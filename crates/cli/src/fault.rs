@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 /// How long a host that starts again may take to have its links.
 const LINKS_TIMEOUT: Duration = Duration::from_secs(20);
+/// The same of a virtual machine, which boots first.
+const MACHINE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// How long no stream must move until all are assumed to have found their ways.
 const QUIET: Duration = Duration::from_millis(500);
@@ -84,7 +86,8 @@ pub(crate) fn start(name: &str, host: &str) -> Result<()> {
     let begin = Instant::now();
     let mut lab = Lab::attach(name, None)?;
     lab.start_daemon(host)?;
-    lab.wait_host(host, LINKS_TIMEOUT)?;
+    let patience = if lab.state().accelerator.is_some() { MACHINE_TIMEOUT } else { LINKS_TIMEOUT };
+    lab.wait_host(host, patience)?;
     let (host, after) = (&lab.host(host)?.name, begin.elapsed().as_secs_f64() * 1e3);
     Ok(writeln!(stdout(), "the daemon of {host} runs, its links are up after {after:.0} ms")?)
 }

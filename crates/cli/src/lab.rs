@@ -14,6 +14,12 @@ use std::time::Instant;
 pub(crate) fn up(options: &Options) -> Result<()> {
     sweep()?;
     let begin = Instant::now();
+    if options.machines.is_some() {
+        eprintln!(
+            "crosslane: {} boot; without KVM that takes a minute or two",
+            count(options.hosts.into(), "virtual machine")
+        );
+    }
     let lab = Lab::up(options)?;
     let state = lab.state().clone();
     lab.detach()?;

@@ -8,6 +8,10 @@ use crate::state::State;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
+/// How long streams between virtual machines look for another way, ms: three emulated machines may share a processor, and what takes a
+/// millisecond on one of its own takes a second there.
+const MACHINES_RESUME_MS: u32 = 60_000;
+
 /// The values that the keeper passes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
@@ -30,6 +34,8 @@ struct Daemon<'a> {
     pump: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     resilience: Option<crate::Resilience>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resume_ms: Option<u32>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     rules: &'a [String],
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -84,6 +90,7 @@ pub(crate) fn text(options: &Options, folder: &Path, id: u8, state: &State) -> R
         one_way: options.one_way,
         pump: options.pump,
         resilience: options.resilience,
+        resume_ms: options.machines.as_ref().map(|_| MACHINES_RESUME_MS),
         rules: &options.rules,
         port: state.cables.iter().filter(|c| c.other(id).is_some()).map(port).collect(),
     };

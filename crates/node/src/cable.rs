@@ -123,6 +123,8 @@ pub struct Cable {
     port: Box<Mapped>,
     setup: CableSetup,
     window: Window,
+    /// Ranges that were freed and cannot be carved again before the peer has let go of them.
+    held: Vec<SegmentRange>,
     prepared: Option<[Inbound; 2]>,
     live: Option<Live>,
     /// Whether the port's descriptor may be readable.
@@ -169,6 +171,7 @@ impl Cable {
             last_peer: None,
             setup: CableSetup::new(host, config.window, Epoch(0)),
             window: Window::new(circuits(config.window), config.window),
+            held: Vec::new(),
             config,
             port,
             prepared: None,
@@ -428,7 +431,7 @@ impl Cable {
 
     /// Gives out a segment of inbound memory for the peer to write, as a descriptor.
     pub fn carve_inbound(&mut self, len: u64) -> Result<(SegmentRange, Segment), PortError> {
-        let range = self.window.allot(len).ok_or(PortError::Full("segments"))?;
+        let range = self.allot(len)?;
         match self.port.carve_inbound(WINDOW, range) {
             Ok(fd) => Ok((range, fd)),
             Err(error) => {
@@ -445,7 +448,7 @@ impl Cable {
 
     /// Puts a segment that another cable's peer gave behind a range of inbound memory, for this one's peer to write.
     pub fn pass_inbound(&mut self, segment: &Segment) -> Result<SegmentRange, PortError> {
-        let range = self.window.allot(segment.info.len).ok_or(PortError::Full("segments"))?;
+        let range = self.allot(segment.info.len)?;
         if let Err(error) = self.port.pass_inbound(WINDOW, range, segment) {
             self.window.free(range);
             return Err(error);
@@ -455,8 +458,27 @@ impl Cable {
 
     /// Takes a segment back that nobody writes any more.
     pub fn free_inbound(&mut self, range: SegmentRange) {
-        self.window.free(range);
         self.port.free_inbound(WINDOW, range);
+        self.held.push(range);
+        self.reclaim();
+    }
+
+    /// A range of the window for a segment of `len` bytes.
+    fn allot(&mut self, len: u64) -> Result<SegmentRange, PortError> {
+        self.reclaim();
+        self.window.allot(len).ok_or(PortError::Full("segments"))
+    }
+
+    /// Makes room of what the peer has let go of. A peer that keeps what it should let go of has less of its own cable's window.
+    fn reclaim(&mut self) {
+        let (port, window) = (&self.port, &mut self.window);
+        self.held.retain(|&range| {
+            let free = port.is_free(WINDOW, range);
+            if free {
+                window.free(range);
+            }
+            !free
+        });
     }
 
     /// A segment of the peer's memory, as a descriptor.

@@ -333,6 +333,8 @@ impl KernelPort {
         let deadline = Instant::now() + ANNOUNCE_TIMEOUT;
         loop {
             self.pump();
+            // What is waited for was stored before what made the caller look; the doorbell behind it may be late.
+            self.take_frames();
             self.live()?;
             if let Some(found) = look(self) {
                 return Ok(found);
@@ -352,15 +354,6 @@ impl KernelPort {
 
     fn clear_attention(&self) {
         let _ = rustix::io::read(&self.attention, &mut [0; 8]);
-    }
-
-    /// Whether the peer of a range that is not free could still store into it.
-    fn is_free(&self, window: usize, range: SegmentRange) -> bool {
-        let end = range.offset + range.len;
-        !self
-            .quarantine
-            .iter()
-            .any(|(at, offset, len)| *at == window && *offset < end && range.offset < offset + len)
     }
 }
 
@@ -472,13 +465,11 @@ impl Port for KernelPort {
             return Err(PortError::Full("segments"));
         }
         self.live()?;
-        self.wait_for(|port| port.is_free(window, range).then_some(())).map_err(|error| {
-            if matches!(error, PortError::NotThere) {
-                PortError::Full("ranges that the peer has released")
-            } else {
-                error
-            }
-        })?;
+        self.pump();
+        self.live()?;
+        if !self.is_free(window, range) {
+            return Err(PortError::Full("ranges that the peer has released"));
+        }
         let segment = self.carve(Side::Inbound, window, range)?;
         self.own[window].insert(range, ())?;
         self.send(Frame::Segment(window, range));
@@ -492,6 +483,15 @@ impl Port for KernelPort {
         let _ = self.take_back(Side::Inbound, window, range);
         self.quarantine.insert((window, range.offset, range.len));
         self.send(Frame::Freed(window, range));
+    }
+
+    /// As long as the peer has not released a range, programs of its host could still store into it.
+    fn is_free(&self, window: usize, range: SegmentRange) -> bool {
+        let end = range.offset + range.len;
+        !self
+            .quarantine
+            .iter()
+            .any(|(at, offset, len)| *at == window && *offset < end && range.offset < offset + len)
     }
 
     fn carve_outbound(&mut self, window: usize, range: SegmentRange) -> Result<Segment, PortError> {
@@ -510,7 +510,10 @@ impl Port for KernelPort {
         Ok(segment)
     }
 
+    /// Waits for a range that the peer has not released: what a daemon maps for itself has a fixed place.
     fn map_inbound(&mut self, window: usize, range: SegmentRange) -> Result<Inbound, PortError> {
+        // Without one, carving says what is wrong.
+        let _ = self.wait_for(|port| port.is_free(window, range).then_some(()));
         let segment = self.carve_inbound(window, range)?;
         Inbound::map(&segment).map_err(|error| {
             self.free_inbound(window, range);

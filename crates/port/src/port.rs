@@ -110,6 +110,12 @@ pub trait Port: Send {
     /// be exactly the carved one, otherwise nothing happens.
     fn free_inbound(&mut self, window: usize, range: SegmentRange);
 
+    /// Whether a range that was freed can be carved again. Not yet on ports on which the peer has to let go of it first, as far as
+    /// [`Self::poll_event`] has seen; how long that takes is the peer's affair.
+    fn is_free(&self, _window: usize, _range: SegmentRange) -> bool {
+        true
+    }
+
     /// The peer's memory behind a range of the outbound window, as a segment that a program can map: exactly that range,
     /// for stores. The peer must have carved exactly this range. Works once for each time that the peer carves it: the
     /// port keeps nothing of what it gave out, so a stream costs the daemon only the descriptors that it holds itself.

@@ -150,6 +150,7 @@ impl Cable {
         self.wakers = Wakers::default();
         self.asked = 0;
         self.outgrown.clear();
+        self.held.clear();
         let mut ranges = self.window.clear();
         ranges.extend([CONTROL_RANGE, ip_range(self.config.window)]);
         for range in ranges {

@@ -111,6 +111,9 @@ impl Port for Tap {
     fn free_inbound(&mut self, window: usize, range: SegmentRange) {
         self.port().free_inbound(window, range);
     }
+    fn is_free(&self, window: usize, range: SegmentRange) -> bool {
+        self.port().is_free(window, range)
+    }
     fn carve_outbound(&mut self, window: usize, range: SegmentRange) -> Result<Segment, PortError> {
         self.port().carve_outbound(window, range)
     }

@@ -1,0 +1,155 @@
+//! Hosts that are virtual machines, each with a kernel of its own, in a ring of NTB bridges: unmodified programs between them, while a
+//! cable is pulled and a machine is reset.
+//!
+//! Needs what `make vm-image` builds. Without KVM a machine is slow, and three share two processors: times are long and nothing is timed.
+
+use anyhow::{Context, Result, ensure};
+use crosslane_e2e::package;
+use crosslane_e2e::program::{Printed, Program, run};
+use crosslane_e2e::wait_for;
+use crosslane_lab::{Lab, LabError, Machines, Options, Preload};
+use std::time::Duration;
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Bytes that iperf3 sends while its cable is pulled.
+const SENT: u64 = 24 << 20;
+/// Length of the value that goes through redis, bytes.
+const VALUE: usize = 4 << 20;
+
+fn up() -> Result<Option<Lab>> {
+    let machines = match Machines::find(None) {
+        Ok(machines) => machines,
+        Err(LabError::Missing { what, .. }) => {
+            package::skip(&format!("there is no {what}"));
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let options = Options { machines: Some(machines), patience: PATIENCE, ..Options::scratch("machines") };
+    Ok(Some(Lab::up(&options)?))
+}
+
+fn program(lab: &Lab, host: &str, words: &[&str]) -> Result<std::process::Command> {
+    let mut command = lab.command(host, Preload::On, words[0])?;
+    command.args(&words[1..]);
+    Ok(command)
+}
+
+fn output(lab: &Lab, host: &str, words: &[&str]) -> Result<Printed> {
+    run(&mut program(lab, host, words)?, PATIENCE)
+}
+
+/// Bytes that programs of a host have sent by streams.
+fn sent(lab: &Lab, host: &str) -> Result<u64> {
+    Ok(lab.status(host)?.counters.stream_tx_bytes)
+}
+
+/// Programs see their own kernel, end with their own codes, and read what we write.
+fn programs_run_inside(lab: &Lab) -> Result<()> {
+    let mut echo = program(lab, "h2", &["sh", "-c", "hostname; cat; exit 3"])?;
+    let input = vec![b'x'; 200_000];
+    let mut echo = Program::start_with(&mut echo, &input)?;
+    let status = echo.wait(PATIENCE)?;
+    ensure!(status.code() == Some(3), "{status}: {}", echo.tail());
+    ensure!(echo.output() == [b"h2\n", &input[..]].concat(), "other output: {}", echo.tail());
+    let missing = Program::start(&mut program(lab, "h2", &["/no/such/program"])?)?.wait(PATIENCE)?;
+    ensure!(missing.code() == Some(127), "{missing}");
+    Ok(())
+}
+
+/// A program whose client outside is killed ends, as one in a namespace does.
+fn programs_end_with_their_client(lab: &Lab) -> Result<()> {
+    let mut sleeper = Program::start(&mut program(lab, "h1", &["sh", "-c", "echo here; sleep 8642"])?)?;
+    sleeper.says("here")?;
+    sleeper.kill()?;
+    wait_for("the program in the machine has ended", PATIENCE, || {
+        let found =
+            program(lab, "h1", &["pgrep", "-f", "sleep 864[2]"]).map_err(|error| error.to_string())?;
+        let status = Program::start(&mut { found }).and_then(|mut it| it.wait(PATIENCE));
+        match status.map_err(|error| error.to_string())?.code() {
+            Some(1) => Ok(()),
+            code => Err(format!("pgrep: {code:?}")),
+        }
+    })
+}
+
+/// A value goes to the next machine and back by streams, whole.
+fn redis_keeps_a_value(lab: &Lab) -> Result<()> {
+    let address = lab.address("h2")?.to_string();
+    let words = ["redis-server", "--bind", &address, "--port", "6400", "--save", "", "--appendonly", "no"];
+    let mut server = Program::start(&mut program(lab, "h2", &words)?)?;
+    server.says("Ready to accept connections")?;
+    let before = sent(lab, "h1")?;
+    let value: Vec<u8> = (0..VALUE).map(|at| b'a' + u8::try_from(at * 7 % 26).unwrap_or(0)).collect();
+    let cli = ["redis-cli", "-h", &address, "-p", "6400"];
+    let mut set = program(lab, "h1", &[&cli[..], &["-x", "set", "value"]].concat())?;
+    let set = Program::start_with(&mut set, &value)?.finish(PATIENCE)?;
+    ensure!(set.output.starts_with(b"OK"), "set: {}", set.text());
+    let got = output(lab, "h1", &[&cli[..], &["get", "value"]].concat())?;
+    ensure!(
+        got.output.strip_suffix(b"\n") == Some(&value),
+        "another value came back: {} bytes",
+        got.output.len()
+    );
+    let by_streams = sent(lab, "h1")? - before;
+    ensure!(by_streams >= VALUE as u64, "{by_streams} bytes by streams");
+    server.end();
+    Ok(())
+}
+
+/// iperf3 sends on while its cable is pulled: its stream goes by the third machine.
+fn iperf3_goes_on_through_a_cut(lab: &mut Lab) -> Result<()> {
+    let address = lab.address("h2")?.to_string();
+    let mut server = Program::start(&mut program(lab, "h2", &["iperf3", "-s", "-1", "--forceflush"])?)?;
+    server.says("Server listening")?;
+    let before = sent(lab, "h1")?;
+    let (bytes, moved) = (SENT.to_string(), lab.status("h1")?.counters.moved);
+    let words = ["iperf3", "-c", &address, "-n", &bytes, "--forceflush"];
+    let client = Program::start(&mut program(lab, "h1", &words)?)?;
+    wait_for("iperf3 has begun", PATIENCE, || {
+        match sent(lab, "h1").map_err(|error| error.to_string())? - before {
+            sent if sent > SENT / 16 => Ok(()),
+            sent => Err(format!("{sent} bytes")),
+        }
+    })?;
+    let noticed = lab.cut("h1", "h2")?;
+    ensure!(noticed.changed, "the cable was cut already");
+    client.finish(PATIENCE)?;
+    ensure!(server.wait(PATIENCE)?.success(), "the server: {}", server.tail());
+    let (after, counters) = (sent(lab, "h1")? - before, lab.status("h1")?.counters);
+    ensure!(after >= SENT, "{after} bytes by streams");
+    ensure!(counters.moved > moved, "no stream has moved: {counters:?}");
+    lab.mend("h1", "h2")?;
+    Ok(lab.wait_links(PATIENCE)?)
+}
+
+/// A machine loses its power; the others live on, and it comes back.
+fn machine_rejoins_after_a_reset(lab: &mut Lab) -> Result<()> {
+    lab.kill_host("h3")?;
+    ensure!(lab.daemon("h3")?.is_none(), "the machine runs on");
+    let address = lab.address("h2")?.to_string();
+    output(lab, "h1", &["ping", "-c", "3", &address])?;
+    lab.start_daemon("h3")?;
+    lab.wait_host("h3", PATIENCE)?;
+    lab.wait_links(PATIENCE)?;
+    output(lab, "h3", &["ping", "-c", "3", &address]).map(drop)
+}
+
+#[test]
+fn machines_in_a_ring_survive_a_cut_and_a_reset() -> Result<()> {
+    if package::need("iperf3").and(package::need("redis-server")).is_none() {
+        return Ok(());
+    }
+    let Some(mut lab) = up()? else { return Ok(()) };
+    programs_run_inside(&lab).context("programs")?;
+    programs_end_with_their_client(&lab).context("a killed client")?;
+    redis_keeps_a_value(&lab).context("redis")?;
+    iperf3_goes_on_through_a_cut(&mut lab).context("a cut")?;
+    machine_rejoins_after_a_reset(&mut lab).context("a reset")?;
+    for host in ["h1", "h2", "h3"] {
+        let violations = lab.status(host)?.counters.violations;
+        ensure!(violations == 0, "{violations} violations at {host}");
+    }
+    Ok(lab.down()?)
+}
