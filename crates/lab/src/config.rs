@@ -2,8 +2,7 @@
 
 use crate::LabError;
 use crate::folder::Programs;
-use crate::machine::{self, qemu};
-use crate::plan::{Cable, CableKind, Options, Posted};
+use crate::plan::{Cable, CableKind, MACHINE_CONTROL, Options, Posted};
 use crate::state::State;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -70,7 +69,7 @@ pub(crate) fn text(options: &Options, folder: &Path, id: u8, state: &State) -> R
         },
         posted: posted(options, cable, id),
         cable: match options.machines {
-            Some(_) => format!("/dev/crosslane{}", qemu::device(state, id, cable)),
+            Some(_) => format!("/dev/crosslane{}", state.device(id, cable)),
             None => folder.join(format!("c{}.sock", cable.number)).display().to_string(),
         },
         side: if cable.a == id { "a" } else { "b" },
@@ -81,7 +80,7 @@ pub(crate) fn text(options: &Options, folder: &Path, id: u8, state: &State) -> R
     let daemon = Daemon {
         host: id,
         control: match options.machines {
-            Some(_) => machine::CONTROL.to_owned(),
+            Some(_) => MACHINE_CONTROL.to_owned(),
             None => folder.join(format!("h{id}.sock")).display().to_string(),
         },
         interface: if state.tun { "xl0" } else { "" },

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// File that the keeper holds locked as long as it lives.
 pub(crate) const LOCK: &str = "lock";
+/// What the keeper makes, JSON of [`crate::config::Order`].
+pub(crate) const ORDER: &str = "order.json";
 /// The lab's [`State`], JSON.
 pub(crate) const STATE: &str = "state.json";
 /// File name of the socket library.

@@ -29,8 +29,6 @@ use std::path::Path;
 use std::process::{Child, Command as Spawn, Stdio};
 use std::time::Duration;
 
-/// File with the [`Order`], JSON.
-pub(crate) const ORDER: &str = "order.json";
 /// What the keeper prints when the daemons are started.
 pub(crate) const READY: &str = "ready";
 /// How long processes may take to end after SIGTERM.
@@ -72,7 +70,7 @@ impl Keeper {
         // A session of its own: Ctrl-C of the maker's terminal must not reach us; the end of the maker does.
         let _ = rustix::process::setsid();
         let lock = lock(&folder)?;
-        let order = fs::read(folder.file(ORDER)).map_err(LabError::io("read the lab's order"))?;
+        let order = fs::read(folder.file(folder::ORDER)).map_err(LabError::io("read the lab's order"))?;
         let order: Order =
             serde_json::from_slice(&order).map_err(|e| LabError::Options(format!("the lab's order: {e}")))?;
         let (user, home) = leave_home()?;

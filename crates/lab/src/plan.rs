@@ -1,7 +1,6 @@
 //! The plan of a lab: pure, no side effects.
 
 use crate::LabError;
-use crate::machine::{Machines, qemu};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -11,6 +10,10 @@ use std::time::Duration;
 /// Most hosts of a lab; the daemons' limit is 254, the machine's is lower.
 pub(crate) const MAX_HOSTS: u8 = 64;
 
+/// Control socket of the daemon in a virtual machine; each machine has a file system of its own for what it writes.
+pub(crate) const MACHINE_CONTROL: &str = "/run/crosslane-machine.sock";
+/// Most cables of a virtual machine: slots of one PCI bus that nothing else has.
+const MOST_CABLES: usize = 8;
 /// Least memory of a virtual machine, MB: a kernel, a daemon, and little for programs.
 const LEAST_MEMORY_MB: u32 = 256;
 
@@ -71,6 +74,17 @@ pub enum Preload {
     On,
     /// Plain: only the kernel's sockets.
     Off,
+}
+
+/// What the virtual machines of a lab are like: [`Machines::find`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machines {
+    /// Folder with the kernel's image `vmlinuz` and the first file system `initrd.gz`, which `make vm-image` builds.
+    pub image: PathBuf,
+    /// Memory of each, MB: programs, and all files that they write.
+    pub memory_mb: u32,
+    /// Processors of each.
+    pub processors: u8,
 }
 
 /// How to make a lab. Start from [`Options::named`] or [`Options::scratch`].
@@ -190,8 +204,8 @@ impl Options {
             "cables between virtual machines are NTB bridges: leave --cable-kind out".to_owned()
         } else if self.counted {
             "daemons in virtual machines do not count their cycles".to_owned()
-        } else if most > Some(qemu::MOST_CABLES) {
-            format!("a virtual machine has {} cables at most", qemu::MOST_CABLES)
+        } else if most > Some(MOST_CABLES) {
+            format!("a virtual machine has {} cables at most", MOST_CABLES)
         } else {
             return Ok(());
         };

@@ -95,6 +95,12 @@ impl State {
         })
     }
 
+    /// Number of a cable among the cables of a host: that of its device in a virtual machine.
+    pub(crate) fn device(&self, host: u8, cable: &Cable) -> usize {
+        let own = self.cables.iter().filter(|it| it.other(host).is_some());
+        own.take_while(|it| it.number != cable.number).count()
+    }
+
     /// The cables that are not cut.
     pub fn whole_cables(&self) -> impl Iterator<Item = &Cable> {
         self.cables.iter().filter(|cable| !self.cut.contains(&cable.number))

@@ -56,7 +56,7 @@ pub(crate) fn create(folder: &Folder, options: &Options) -> Result<(), LabError>
 pub(crate) fn start_keeper(folder: &Folder, order: &Order) -> Result<(Child, State), LabError> {
     let (program, patience) = (&order.programs.keeper, order.options.patience);
     let order = serde_json::to_vec(order).map_err(|e| LabError::Keeper(e.to_string()))?;
-    fs::write(folder.file(keeper::ORDER), order).map_err(LabError::io("write the lab's order"))?;
+    fs::write(folder.file(folder::ORDER), order).map_err(LabError::io("write the lab's order"))?;
     let log = fs::File::create(folder.file("keeper.log")).map_err(LabError::io("create keeper.log"))?;
     let mut keeper = Command::new(program)
         .arg("keep")

@@ -3,9 +3,9 @@
 use crate::LabError;
 use crate::config::Order;
 use crate::folder::{self, Folder};
-use crate::machine::{self, image};
+use crate::machine::image;
 use crate::namespace::{become_root, inode, new_network};
-use crate::plan::{address, address6, cables};
+use crate::plan::{MACHINE_CONTROL, address, address6, cables};
 use crate::process::Identity;
 use crate::state::{HostState, State};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
@@ -52,7 +52,7 @@ pub(super) fn describe(
             address: address(id),
             address6: address6(id),
             control: accelerator
-                .map_or_else(|| folder.file(&format!("h{id}.sock")), |_| machine::CONTROL.into()),
+                .map_or_else(|| folder.file(&format!("h{id}.sock")), |_| MACHINE_CONTROL.into()),
             config: folder.file(&format!("h{id}.toml")),
             log: folder.file(&format!("h{id}.log")),
             network: network.as_raw_fd(),

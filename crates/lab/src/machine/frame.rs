@@ -11,9 +11,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 /// Where a request begins.
-pub(super) const MARK: [u8; 8] = *b"\0XLBEGIN";
+pub(crate) const MARK: [u8; 8] = *b"\0XLBEGIN";
 /// Longest content of a frame, bytes.
-pub(super) const LONGEST: usize = 64 << 10;
+pub(crate) const LONGEST: usize = 64 << 10;
 /// Longest request, bytes: a command line and an environment as the kernel takes them.
 const LONGEST_REQUEST: usize = 4 << 20;
 /// Head of a frame: magic, kind, length (4 bytes, little endian).
@@ -22,7 +22,7 @@ const MAGIC: u8 = 0x9c;
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Client: the request, JSON of [`super::Ask`].
     Request = 1,
     /// Client: bytes for the program's standard input; none: its end.
@@ -56,7 +56,7 @@ impl Kind {
 }
 
 /// A frame with `content`, at most [`LONGEST`] bytes (a request: more).
-pub(super) fn frame(kind: Kind, content: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: Kind, content: &[u8]) -> Vec<u8> {
     let len = u32::try_from(content.len()).unwrap_or(u32::MAX);
     let mut frame = vec![MAGIC, kind as u8];
     frame.extend_from_slice(&len.to_le_bytes());
@@ -66,27 +66,27 @@ pub(super) fn frame(kind: Kind, content: &[u8]) -> Vec<u8> {
 
 /// The frames that come by a port, which may be non-blocking.
 #[derive(Debug)]
-pub(super) struct Frames<R> {
+pub(crate) struct Frames<R> {
     port: R,
     /// What has come and was not taken.
     bytes: Vec<u8>,
     /// When the wait for more ends, with an error of kind `TimedOut`.
-    pub(super) deadline: Option<Instant>,
+    pub(crate) deadline: Option<Instant>,
 }
 
 impl<R: Read + AsFd> Frames<R> {
-    pub(super) fn new(port: R) -> Self {
+    pub(crate) fn new(port: R) -> Self {
         Self { port, bytes: Vec::new(), deadline: None }
     }
 
     /// The port, to write to.
-    pub(super) fn port(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn port(&self) -> io::Result<OwnedFd> {
         self.port.as_fd().try_clone_to_owned()
     }
 
     /// The next frame; `None` if the other end is gone. What is no frame is an error of kind `InvalidData`, and stays, for
     /// [`Frames::pass_to`].
-    pub(super) fn next(&mut self) -> io::Result<Option<(Kind, Vec<u8>)>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<(Kind, Vec<u8>)>> {
         if !self.have(HEAD)? {
             return Ok(None);
         }
@@ -104,7 +104,7 @@ impl<R: Read + AsFd> Frames<R> {
     }
 
     /// Passes over all up to and with `mark`; `false` if the other end is gone before it came.
-    pub(super) fn pass_to(&mut self, mark: &[u8]) -> io::Result<bool> {
+    pub(crate) fn pass_to(&mut self, mark: &[u8]) -> io::Result<bool> {
         loop {
             if let Some(at) = self.bytes.windows(mark.len()).position(|part| part == mark) {
                 self.bytes.drain(..at + mark.len());
@@ -119,7 +119,7 @@ impl<R: Read + AsFd> Frames<R> {
     }
 
     /// The next `N` bytes.
-    pub(super) fn take<const N: usize>(&mut self) -> io::Result<Option<[u8; N]>> {
+    pub(crate) fn take<const N: usize>(&mut self) -> io::Result<Option<[u8; N]>> {
         if !self.have(N)? {
             return Ok(None);
         }

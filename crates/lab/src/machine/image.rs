@@ -1,6 +1,7 @@
 //! Where the kernel that machines boot is, and whether QEMU can use KVM here.
 
 use crate::LabError;
+use crate::plan::Machines;
 use std::env;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,8 +14,18 @@ pub(super) const KERNEL: &str = "vmlinuz";
 /// The first file system in the folder.
 pub(super) const INITRD: &str = "initrd.gz";
 
-/// The folder of [`super::Machines::image`].
-pub(super) fn find(given: Option<PathBuf>) -> Result<PathBuf, LabError> {
+impl Machines {
+    /// Machines of 512 MB and two processors, with the image that is found: in `image` if given, else in `$CROSSLANE_VM_IMAGE`, else where
+    /// `make vm-image` or an installation puts it, as seen from this program's folder.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`] if there is none.
+    pub fn find(image: Option<PathBuf>) -> Result<Self, LabError> {
+        Ok(Self { image: find(image)?, memory_mb: 512, processors: 2 })
+    }
+}
+
+fn find(given: Option<PathBuf>) -> Result<PathBuf, LabError> {
     let places = given.map_or_else(places, |folder| vec![folder]);
     let whole = |folder: &&PathBuf| folder.join(KERNEL).is_file() && folder.join(INITRD).is_file();
     let found = places.iter().find(whole).and_then(|folder| folder.canonicalize().ok());

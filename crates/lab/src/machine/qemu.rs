@@ -1,17 +1,15 @@
 //! The command that is a machine.
 
 use super::image::{INITRD, KERNEL, QEMU};
-use super::{Machines, PORTS, cable};
+use super::{PORTS, cable};
 use crate::LabError;
-use crate::plan::Cable;
+use crate::plan::Machines;
 use crate::state::{HostState, State};
 use std::ffi::OsString;
 use std::path::Path;
 
 /// Slot of a machine's first cable on its PCI bus; the next has the next one, so that `/dev/crosslane0` is the first cable's.
 const FIRST_SLOT: usize = 0x10;
-/// Most cables of a machine: slots of one PCI bus that nothing else has.
-pub(crate) const MOST_CABLES: usize = 8;
 
 /// Socket of port `number` (from 1) of a host's serial device, in the lab's folder.
 pub(super) fn port_name(host: &HostState, number: u32) -> String {
@@ -71,12 +69,6 @@ pub(crate) fn command(
     }
     words.extend(["-no-reboot", "-nodefaults", "-no-user-config"].map(str::to_owned));
     Ok(words.into_iter().map(OsString::from).collect())
-}
-
-/// Number of a cable among the cables of a host: that of its device in the machine.
-pub(crate) fn device(state: &State, host: u8, cable: &Cable) -> usize {
-    let own = state.cables.iter().filter(|it| it.other(host).is_some());
-    own.take_while(|it| it.number != cable.number).count()
 }
 
 fn plain(path: &Path) -> Result<&str, LabError> {

@@ -1,8 +1,8 @@
 //! One request of a client, inside the machine.
 
-use super::frame::{Frames, Kind, LONGEST, MARK, frame};
-use super::guest::Daemon;
-use super::{Ask, Program, text};
+use super::daemon::Daemon;
+use crate::machine::frame::{Frames, Kind, LONGEST, MARK, frame};
+use crate::machine::{Ask, Program, text};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::time::Timespec;

@@ -1,20 +1,22 @@
 //! The inside of a machine: its first process, the daemon, and programs for clients outside.
 
-use super::{Ask, session};
-use crate::config::Order;
+mod daemon;
+mod session;
+
 use crate::folder::Folder;
-use crate::process::{Identity, KILL_PATIENCE};
+use crate::machine::PORTS;
 use crate::state::{HostState, State};
-use crate::{LabError, keeper, query, wiring};
+use crate::{LabError, wiring};
+use daemon::Daemon;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, Signal, WaitOptions, waitpid};
+use rustix::process::{Pid, WaitOptions, waitpid};
 use rustix::system::{RebootCommand, reboot, sethostname};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -63,67 +65,6 @@ fn first_process(host: &HostState) -> Result<(), LabError> {
     }
 }
 
-/// The daemon of this machine.
-#[derive(Debug)]
-pub(super) struct Daemon {
-    order: Order,
-    host: HostState,
-    child: Mutex<Option<Child>>,
-}
-
-impl Daemon {
-    fn start(&self) -> Result<(), LabError> {
-        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-        if child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None))) {
-            return Err(LabError::Options(format!("the daemon of {} runs already", self.host.name)));
-        }
-        let daemon = Command::new(&self.order.programs.daemon)
-            .arg("--config")
-            .arg(&self.host.config)
-            .env("CROSSLANE_LOG", &self.order.options.log)
-            .stdin(Stdio::null())
-            .spawn()
-            .map_err(LabError::io("start the daemon"))?;
-        *child = Some(daemon);
-        Ok(())
-    }
-
-    fn kill(&self, signal: i32) -> Result<(), LabError> {
-        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = &self.host.name;
-        let runs = child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)));
-        let Some(daemon) = child.as_mut().filter(|_| runs) else {
-            return Err(LabError::Options(format!("the daemon of {name} does not run")));
-        };
-        let signal = Signal::from_named_raw(signal)
-            .ok_or_else(|| LabError::Options(format!("{signal} is no signal")))?;
-        let gone = i32::try_from(daemon.id()).ok().and_then(Identity::of).is_none_or(|it| {
-            it.signal(signal);
-            it.wait_gone(KILL_PATIENCE)
-        });
-        if !gone {
-            let patience = KILL_PATIENCE.as_secs();
-            return Err(LabError::Options(format!("the daemon of {name} did not end within {patience} s")));
-        }
-        daemon.wait().map_err(LabError::io("wait for the daemon"))?;
-        *child = None;
-        Ok(())
-    }
-
-    /// Answers a request about the daemon.
-    pub(super) fn answer(&self, ask: &Ask) -> Result<Vec<u8>, LabError> {
-        match ask {
-            Ask::Status => {
-                let status = query::status(&self.host.control)?;
-                serde_json::to_vec(&status).map_err(LabError::io("write the status"))
-            }
-            Ask::Kill(signal) => self.kill(*signal).map(|()| Vec::new()),
-            Ask::Start => self.start().map(|()| Vec::new()),
-            Ask::Run(_) => Err(LabError::Options("a program is not of the daemon".to_owned())),
-        }
-    }
-}
-
 /// Who runs programs for clients outside.
 struct Agent {
     daemon: Arc<Daemon>,
@@ -137,11 +78,7 @@ struct Port {
 
 impl Agent {
     fn start(folder: &Folder, host: &HostState) -> Result<Self, LabError> {
-        let order = fs::read(folder.file(keeper::ORDER)).map_err(LabError::io("read the lab's order"))?;
-        let order: Order =
-            serde_json::from_slice(&order).map_err(|e| LabError::Options(format!("the lab's order: {e}")))?;
-        let daemon = Daemon { order, host: host.clone(), child: Mutex::default() };
-        daemon.start()?;
+        let daemon = Daemon::begin(folder, host)?;
         Ok(Self { daemon: Arc::new(daemon), ports: open_ports()? })
     }
 
@@ -177,11 +114,11 @@ fn open_ports() -> Result<Vec<Port>, LabError> {
     let deadline = Instant::now() + PORTS_APPEAR;
     loop {
         let found = devices();
-        if found.len() >= super::PORTS as usize {
+        if found.len() >= PORTS as usize {
             return found.iter().map(|path| open_port(path)).collect();
         }
         if Instant::now() >= deadline {
-            let (some, all) = (found.len(), super::PORTS);
+            let (some, all) = (found.len(), PORTS);
             return Err(LabError::Keeper(format!("the machine has {some} serial ports of {all}")));
         }
         thread::sleep(LOOK);
