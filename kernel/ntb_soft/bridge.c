@@ -2,9 +2,10 @@
 /* The operations of an NTB device on registers and windows in memory that both ends share. */
 #include "bridge.h"
 
+#include "compat.h"
+
 #include <linux/pci.h>
 #include <linux/random.h>
-#include <linux/version.h>
 
 static struct soft_bridge *to_bridge(struct ntb_dev *ntb)
 {
@@ -346,9 +347,5 @@ void soft_bridge_init(struct soft_bridge *bridge, struct pci_dev *pci, const str
 
 void soft_bridge_stop(struct soft_bridge *bridge)
 {
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
-	timer_shutdown_sync(&bridge->training);
-#else
-	del_timer_sync(&bridge->training);
-#endif
+	compat_timer_shutdown_sync(&bridge->training);
 }

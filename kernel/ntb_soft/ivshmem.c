@@ -11,6 +11,8 @@
  */
 #include "bridge.h"
 
+#include "compat.h"
+
 #include <linux/delay.h>
 #include <linux/hrtimer.h>
 #include <linux/interrupt.h>
@@ -256,8 +258,7 @@ static int start(struct machine *machine)
 		return -EINVAL;
 	}
 	soft_bridge_init(bridge, pci, &shape);
-	hrtimer_init(&machine->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
-	machine->timer.function = look;
+	compat_hrtimer_setup(&machine->timer, look, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
 	init_irq_work(&machine->again, look_again);
 	end = claim_end(machine);
 	if (end < 0)
