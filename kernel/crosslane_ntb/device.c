@@ -155,7 +155,6 @@ static const struct file_operations device_fops = {
 	.poll = device_poll,
 	.unlocked_ioctl = device_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
-	.llseek = no_llseek,
 };
 
 struct port_device *device_new(struct port *port, struct device *parent)

@@ -11,7 +11,7 @@ struct port_device {
 	struct miscdevice misc;
 	struct port *port;
 	int number;
-	char name[16];
+	char name[20];	/* "crosslane" and a number of up to 10 digits */
 };
 
 /* Makes the device; it holds the port from now on. */

@@ -8,6 +8,7 @@
  */
 #include "segment.h"
 
+#include "compat.h"
 #include "crosslane_ntb.h"
 #include "own_pages.h"
 
@@ -18,7 +19,6 @@
 #include <linux/mount.h>
 #include <linux/pseudo_fs.h>
 #include <linux/slab.h>
-#include <linux/version.h>
 
 static struct vfsmount *segment_mount;
 
@@ -108,12 +108,7 @@ static int segment_mmap(struct file *file, struct vm_area_struct *vma)
 	if (!vma->vm_private_data)
 		return -ENOMEM;
 	vma->vm_ops = &segment_map_ops;
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
-	vm_flags_mod(vma, VM_PFNMAP | VM_IO | VM_DONTEXPAND | VM_DONTDUMP, VM_MAYEXEC);
-#else
-	vma->vm_flags |= VM_PFNMAP | VM_IO | VM_DONTEXPAND | VM_DONTDUMP;
-	vma->vm_flags &= ~VM_MAYEXEC;
-#endif
+	compat_vm_flags_mod(vma, VM_PFNMAP | VM_IO | VM_DONTEXPAND | VM_DONTDUMP, VM_MAYEXEC);
 	return 0;
 }
 

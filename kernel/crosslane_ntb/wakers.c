@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "wakers.h"
 
+#include "compat.h"
 #include "port.h"
 
 #include <linux/anon_inodes.h>
@@ -9,7 +10,6 @@
 #include <linux/module.h>
 #include <linux/poll.h>
 #include <linux/slab.h>
-#include <linux/version.h>
 
 struct waker {
 	struct eventfd_ctx *event;
@@ -19,15 +19,6 @@ struct waker {
 static u32 slot_of(u32 handle)
 {
 	return handle % WAKERS_SLOTS;
-}
-
-static void signal(struct eventfd_ctx *event)
-{
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
-	eventfd_signal(event);
-#else
-	eventfd_signal(event, 1);
-#endif
 }
 
 void wakers_init(struct wakers *wakers)
@@ -107,7 +98,7 @@ void wakers_wake(struct wakers *wakers, u32 handle)
 	xa_lock_irqsave(&wakers->slots, flags);
 	waker = xa_load(&wakers->slots, slot_of(handle));
 	if (waker && waker->handle == handle)
-		signal(waker->event);
+		compat_eventfd_signal(waker->event);
 	xa_unlock_irqrestore(&wakers->slots, flags);
 }
 
@@ -120,7 +111,7 @@ void wakers_wake_all(struct wakers *wakers)
 		xa_lock_irqsave(&wakers->slots, flags);
 		waker = xa_find(&wakers->slots, &slot, WAKERS_SLOTS - 1, XA_PRESENT);
 		if (waker)
-			signal(waker->event);
+			compat_eventfd_signal(waker->event);
 		xa_unlock_irqrestore(&wakers->slots, flags);
 		slot++;
 		cond_resched();
