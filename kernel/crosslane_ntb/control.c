@@ -18,6 +18,7 @@ static u32 load(__le32 *word)
 
 static void ring_bridge(struct control_state *state)
 {
+	/* Whoever sees the bell sees what was stored before. */
 	wmb();
 	ntb_peer_db_set(state->ntb, state->doorbell);
 }
@@ -35,7 +36,10 @@ void control_begin(struct control_state *state, struct control *own, struct cont
 	spin_lock_irqsave(&state->lock, flags);
 	memset(state->rung, 0, sizeof(state->rung));
 	memset(state->heard, 0, sizeof(state->heard));
-	state->queued = state->missed = state->taken = state->missed_seen = 0;
+	state->queued = 0;
+	state->missed = 0;
+	state->taken = 0;
+	state->missed_seen = 0;
 	state->peer = peer;
 	state->ntb = ntb;
 	state->doorbell = doorbell;
@@ -94,10 +98,12 @@ bool control_wake(struct control_state *state, u32 handle)
 	spin_lock_irqsave(&state->lock, flags);
 	alive = state->own;
 	if (alive) {
+		/* Whoever is woken sees all that was stored before, by programs, too. */
 		wmb();
 		/* A peer that says nonsense here loses wakes of its own. */
 		if (state->queued - load(&state->own->taken) < CONTROL_QUEUE) {
 			store(&state->peer->queue[state->queued % CONTROL_QUEUE], handle);
+			/* Whoever sees the count sees the handle. */
 			wmb();
 			store(&state->peer->queued, ++state->queued);
 		} else {

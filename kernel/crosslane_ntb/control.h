@@ -28,6 +28,7 @@ struct control {
 	__le32 reserved;
 	__le32 queue[CONTROL_QUEUE];	/* handles of wakers, number n at n % CONTROL_QUEUE */
 };
+
 static_assert(sizeof(struct control) <= CONTROL_LEN);
 
 /* Both directions of one life of the link. */
@@ -65,6 +66,7 @@ enum control_wakes {
 	CONTROL_ONE,	/* *handle is to be woken */
 	CONTROL_ALL,	/* some were missed: all are to be woken */
 };
+
 /* The next wake that has come. At most CONTROL_QUEUE one behind the other, however fast the peer is. */
 enum control_wakes control_next_wake(struct control_state *state, u32 *handle);
 /* Tells the peer how many wakes were taken. */

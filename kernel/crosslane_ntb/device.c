@@ -43,6 +43,18 @@ static int device_release(struct inode *inode, struct file *file)
 	return 0;
 }
 
+/* 0 when there may be an event; an error if none can come, or nobody wants to wait for it. */
+static int wait_for_event(struct file *file)
+{
+	struct port *port = file->private_data;
+
+	if (!READ_ONCE(port->ntb))
+		return -ENODEV;
+	if (file->f_flags & O_NONBLOCK)
+		return -EAGAIN;
+	return wait_event_interruptible(port->readers, port_has_event(port) || !READ_ONCE(port->ntb));
+}
+
 static ssize_t device_read(struct file *file, char __user *buffer, size_t len, loff_t *position)
 {
 	struct port *port = file->private_data;
@@ -53,21 +65,17 @@ static ssize_t device_read(struct file *file, char __user *buffer, size_t len, l
 	if (len < sizeof(event))
 		return -EINVAL;
 	while (len - done >= sizeof(event)) {
-		if (port_event(port, &event)) {
-			if (copy_to_user(buffer + done, &event, sizeof(event)))
-				return done ?: -EFAULT;
-			done += sizeof(event);
-		} else if (done) {
-			break;
-		} else if (!READ_ONCE(port->ntb)) {
-			return -ENODEV;
-		} else if (file->f_flags & O_NONBLOCK) {
-			return -EAGAIN;
-		} else {
-			error = wait_event_interruptible(port->readers, port_has_event(port) || !READ_ONCE(port->ntb));
+		if (!port_event(port, &event)) {
+			if (done)
+				break;
+			error = wait_for_event(file);
 			if (error)
 				return error;
+			continue;
 		}
+		if (copy_to_user(buffer + done, &event, sizeof(event)))
+			return done ?: -EFAULT;
+		done += sizeof(event);
 	}
 	return done;
 }

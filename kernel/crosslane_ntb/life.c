@@ -296,7 +296,8 @@ bool port_event(struct port *port, struct crosslane_ntb_event *event)
 		port->told_up = false;
 		break;
 	case CROSSLANE_NTB_LINK_UP:
-		event->life = port->told_life = port->life;
+		port->told_life = port->life;
+		event->life = port->told_life;
 		port->told_up = true;
 		break;
 	case CROSSLANE_NTB_DOORBELL:

@@ -259,7 +259,7 @@ int port_set_translation(struct port *port, u32 window)
 }
 
 /* Longer than any bridge's window. */
-#define WANTED_MAX (1ull << 46)
+#define WANTED_MAX BIT_ULL(46)
 
 int port_translate(struct port *port, u32 window, u64 len)
 {
@@ -301,24 +301,25 @@ static struct segment *overlapping(struct port *port, const struct crosslane_ntb
 	return NULL;
 }
 
-static struct segment *carve(struct port *port, const struct crosslane_ntb_range *range)
+static struct segment *carve_outbound(struct port *port, const struct crosslane_ntb_range *range)
 {
+	struct port_outbound *outbound = &port->outbound[range->window];
 	u64 skip = reserved(range->window);
 
-	if (range->side == CROSSLANE_NTB_OUTBOUND) {
-		struct port_outbound *outbound = &port->outbound[range->window];
+	if (!fits(range->offset, range->len, outbound->len - skip))
+		return ERR_PTR(-EINVAL);
+	return segment_new(range, outbound_frame, (void *)PHYS_PFN(outbound->base + skip + range->offset));
+}
 
-		if (!fits(range->offset, range->len, outbound->len - skip))
-			return ERR_PTR(-EINVAL);
-		return segment_new(range, outbound_frame, (void *)PHYS_PFN(outbound->base + skip + range->offset));
-	} else {
-		struct port_inbound *inbound = &port->inbound[range->window];
+static struct segment *carve_inbound(struct port *port, const struct crosslane_ntb_range *range)
+{
+	struct port_inbound *inbound = &port->inbound[range->window];
+	u64 skip = reserved(range->window);
 
-		if (!inbound->allocated || !fits(range->offset, range->len, inbound->len - skip))
-			return ERR_PTR(-EINVAL);
-		memset(inbound->memory + skip + range->offset, 0, range->len);
-		return segment_new(range, inbound_frame, inbound->memory + skip + range->offset);
-	}
+	if (!inbound->allocated || !fits(range->offset, range->len, inbound->len - skip))
+		return ERR_PTR(-EINVAL);
+	memset(inbound->memory + skip + range->offset, 0, range->len);
+	return segment_new(range, inbound_frame, inbound->memory + skip + range->offset);
 }
 
 int port_carve(struct port *port, const struct crosslane_ntb_range *range)
@@ -333,7 +334,7 @@ int port_carve(struct port *port, const struct crosslane_ntb_range *range)
 		return -ENOTCONN;
 	if (overlapping(port, range))
 		return -EEXIST;
-	segment = carve(port, range);
+	segment = range->side == CROSSLANE_NTB_OUTBOUND ? carve_outbound(port, range) : carve_inbound(port, range);
 	if (IS_ERR(segment))
 		return PTR_ERR(segment);
 	list_add(&segment->link, &port->segments);

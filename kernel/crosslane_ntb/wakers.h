@@ -12,7 +12,7 @@ struct port;
  * Sleepers of this host that programs of the peer may wake: an eventfd each, by a handle. A handle is a slot and how often the slot was
  * used, so that a wake that comes late wakes nobody else.
  */
-#define WAKERS_SLOTS (1u << 16)
+#define WAKERS_SLOTS 65536
 
 struct wakers {
 	struct xarray slots;	/* its lock may be taken in interrupts */
