@@ -25,21 +25,25 @@ unpacked() {
     touch "$target/$2/.done"
 }
 
-# The kernel's own NTB core, clients and network driver, unchanged, as modules: Debian builds none. Each step returns what failed: `set -e`
-# does not hold in a function whose result is looked at.
+# The kernel's own NTB core, clients and network driver, unchanged, as modules: Debian builds none. From the archive $2, in the folder $3, for
+# the headers $1, with the compiler's flags $4. Each step returns what failed: `set -e` does not hold in a function whose result is looked at.
+build_stock() {
+    local build=$1 archive=$2 folder=$3 flags=${4:-} source
+    source=$(basename "$archive" .tar.xz)
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    tar xf "$archive" -C "$folder" --strip-components=2 "$source/drivers/ntb" "$source/drivers/net/ntb_netdev.c" || return
+    make -C "$build" M="$folder/ntb" CONFIG_NTB=m CONFIG_NTB_MSI=y CONFIG_NTB_TRANSPORT=m CONFIG_NTB_PERF=m \
+        CONFIG_NTB_TOOL=m CONFIG_NTB_PINGPONG=m KCFLAGS="-DCONFIG_NTB_MODULE=1 -DCONFIG_NTB_MSI=1 $flags" modules || return
+    echo "obj-m := ntb_netdev.o" >"$folder/net/Kbuild"
+    make -C "$build" M="$folder/net" KBUILD_EXTRA_SYMBOLS="$folder/ntb/Module.symvers" KCFLAGS="-DCONFIG_NTB_MODULE=1 $flags" modules
+}
+
 stock() {
-    local series=${version%%.0-*} build=/lib/modules/$version/build
+    local series=${version%%.0-*}
     if [[ -e $target/stock/.done ]]; then return; fi
     unpacked "linux-source-$series" source
-    rm -rf "$target/stock"
-    mkdir -p "$target/stock"
-    tar xf "$target/source/usr/src/linux-source-$series.tar.xz" -C "$target/stock" --strip-components=2 \
-        "linux-source-$series/drivers/ntb" "linux-source-$series/drivers/net/ntb_netdev.c" || return
-    make -C "$build" M="$target/stock/ntb" CONFIG_NTB=m CONFIG_NTB_MSI=y CONFIG_NTB_TRANSPORT=m CONFIG_NTB_PERF=m \
-        CONFIG_NTB_TOOL=m CONFIG_NTB_PINGPONG=m KCFLAGS="-DCONFIG_NTB_MODULE=1 -DCONFIG_NTB_MSI=1" modules || return
-    echo "obj-m := ntb_netdev.o" >"$target/stock/net/Kbuild"
-    make -C "$build" M="$target/stock/net" KBUILD_EXTRA_SYMBOLS="$target/stock/ntb/Module.symvers" KCFLAGS="-DCONFIG_NTB_MODULE=1" \
-        modules || return
+    build_stock "/lib/modules/$version/build" "$target/source/usr/src/linux-source-$series.tar.xz" "$target/stock" || return
     rm -rf "$target/source"
     touch "$target/stock/.done"
 }
