@@ -14,12 +14,18 @@ version() {
     done
 }
 
+# Downloads package $1 into this folder; root asks for fresh lists where that fails: a new machine may have none, or old ones.
+download() {
+    apt-get download "$1" || { [[ $(id -u) -eq 0 ]] && apt-get update && apt-get download "$1"; }
+}
+
 # Package $1, unpacked in $target/$2.
 unpacked() {
     if [[ -e $target/$2/.done ]]; then return; fi
     rm -rf "${target:?}/$2"
     mkdir -p "$target/$2"
-    (cd "$target/$2" && apt-get download "$1" >apt.log 2>&1) || cannot "package $1 cannot be downloaded"
+    (cd "$target/$2" && download "$1" >apt.log 2>&1) ||
+        cannot "package $1 cannot be downloaded: apt-get update, and apt-get install linux-headers-amd64 if there is a newer kernel"
     dpkg -x "$target/$2"/*.deb "$target/$2"
     rm "$target/$2"/*.deb
     touch "$target/$2/.done"
@@ -39,12 +45,23 @@ build_stock() {
     make -C "$build" M="$folder/net" KBUILD_EXTRA_SYMBOLS="$folder/ntb/Module.symvers" KCFLAGS="-DCONFIG_NTB_MODULE=1 $flags" modules
 }
 
-stock() {
+# Of the kernel's source what is used here, in an archive as Debian's, whose path `archive` is set to: the whole of it is 140 MB.
+kernel_parts() {
     local series=${version%%.0-*}
-    if [[ -e $target/stock/.done ]]; then return; fi
+    archive=$target/parts/linux-source-$series.tar.xz
+    if [[ -e $archive ]]; then return; fi
     unpacked "linux-source-$series" source
-    build_stock "/lib/modules/$version/build" "$target/source/usr/src/linux-source-$series.tar.xz" "$target/stock" || return
+    mkdir -p "$target/parts"
+    tar xf "$target/source/usr/src/linux-source-$series.tar.xz" -C "$target/source" "linux-source-$series"/drivers/{ntb,net/ntb_netdev.c} \
+        "linux-source-$series"/scripts/{checkpatch.pl,spelling.txt,const_structs.checkpatch} || return
+    tar cJf "$archive.new" -C "$target/source" "linux-source-$series" || return
+    mv "$archive.new" "$archive"
     rm -rf "$target/source"
+}
+
+stock() {
+    if [[ -e $target/stock/.done ]]; then return; fi
+    build_stock "/lib/modules/$version/build" "$archive" "$target/stock" || return
     touch "$target/stock/.done"
 }
 
@@ -59,7 +76,11 @@ ours() {
 build_modules() {
     version=$(version)
     [[ -n $version ]] || cannot "no kernel headers: apt-get install linux-headers-amd64"
+    if [[ ! -e $target/image/.done ]]; then echo "downloading the kernel's image, 70 MB"; fi
     unpacked "linux-image-$version" image
+    if [[ ! -e $target/stock/.done ]]; then echo "downloading the kernel's source, 140 MB, and building its NTB drivers"; fi
+    kernel_parts
     stock >"$target/build.log" 2>&1 || { tail -n 30 "$target/build.log"; exit 1; }
+    echo "building the modules for $version"
     ours >>"$target/build.log" 2>&1 || { tail -n 30 "$target/build.log"; exit 1; }
 }

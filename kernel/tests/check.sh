@@ -4,8 +4,8 @@
 #
 #   kernel/tests/check.sh           what was built is left in target/kernel/checked and target/kernel/newest
 #
-# Needs Debian 12 and the packages linux-headers-amd64 and sparse; no root. What it downloads (checkpatch with the kernel's source, 140 MB;
-# newer headers with theirs, 170 MB) comes from where apt gets its packages, and is unpacked in target/kernel, not installed. Ends with
+# Needs Debian 12 and the packages linux-headers-amd64 and sparse; no root. What it downloads (the kernel's source, 140 MB; newer headers
+# with theirs, 170 MB) comes from where apt gets its packages, and is unpacked in target/kernel, not installed. Ends with
 # `test result: ..`; exit code 0 if nothing failed, 77 if this machine cannot run it, with the reason. A part that cannot be run prints
 # `SKIPPED: why`.
 set -euo pipefail
@@ -75,17 +75,10 @@ for_newest() {
 
 # checkpatch of the kernel that we build for.
 checkpatch() {
-    local series=${version%%.0-*} scripts=$target/checkpatch file
-    if [[ ! -e $scripts/.done ]]; then
-        unpacked "linux-source-$series" source
-        rm -rf "$scripts"
-        mkdir -p "$scripts"
-        tar xf "$target/source/usr/src/linux-source-$series.tar.xz" -C "$scripts" --strip-components=2 \
-            "linux-source-$series/scripts/checkpatch.pl" "linux-source-$series/scripts/spelling.txt" \
-            "linux-source-$series/scripts/const_structs.checkpatch"
-        rm -rf "$target/source"
-        touch "$scripts/.done"
-    fi
+    local scripts=$target/checkpatch file
+    rm -rf "$scripts"
+    mkdir -p "$scripts"
+    tar xf "$archive" -C "$scripts" --strip-components=2 --wildcards '*/scripts/*'
     for file in kernel/include/*.h kernel/ntb_soft/*.[ch] kernel/crosslane_ntb/*.[ch]; do
         # 1: it found something, which may be allowed.
         perl "$scripts/checkpatch.pl" --no-tree --strict --terse --show-types --max-line-length="$COLUMNS_MOST" --file "$file" ||
@@ -106,6 +99,7 @@ version=$(version)
 for program in sparse perl; do
     command -v "$program" >/dev/null || cannot "no $program: scripts/install-packages.sh vm"
 done
+kernel_parts
 check builds_for_debian_without_warnings for_debian
 check passes_checkpatch checkpatch
 if newest_known; then
