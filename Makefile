@@ -10,7 +10,7 @@ BINARIES := crosslane crosslaned crosslane-keeper
 LIBRARIES := libcrosslane_sockets.so libcrosslane_malloc.so
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test suites bench clean install uninstall packages help toolchain
+.PHONY: build demo test test-vm suites bench clean deb install install-files uninstall packages help toolchain
 
 build: toolchain ## build all programs and libraries
 	cargo build --release --locked --workspace
@@ -20,6 +20,12 @@ demo: packages build ## unmodified programs between three hosts, with a table of
 
 test: ## all checks and tests, as .ci/run
 	scripts/test.sh
+
+test-vm: build ## the kernel modules: static checks, and tests in virtual machines without KVM (installs what it needs, as root)
+	scripts/install-packages.sh vm
+	kernel/tests/check.sh
+	CROSSLANE_BIN=$(RELEASE) kernel/tests/run.sh
+	CROSSLANE_BIN=$(RELEASE) kernel/tests/packages.sh
 
 suites: build ## outside test suites without and under the library, compared (about four minutes)
 	suites/run.py --smoke --bin $(RELEASE) --out $(TARGET)/suites
@@ -34,10 +40,17 @@ bench: packages build ## the figures that the project is held to, also as JSON i
 	scripts/install-packages.sh test
 	$(CROSSLANE) bench apps --turns 3 --out $(TARGET)/bench-apps.json
 
+deb: build ## Debian packages of the programs and of the kernel modules, in target/deb
+	scripts/deb.sh $(RELEASE) $(TARGET)/deb
+
 clean: ## remove what was built
 	cargo clean
 
 install: build ## install below PREFIX (default /usr/local); DESTDIR is honoured
+	@$(MAKE) --no-print-directory install-files
+
+# What is built in RELEASE.
+install-files:
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/crosslane $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	install -m 755 $(BINARIES:%=$(RELEASE)/%) $(DESTDIR)$(PREFIX)/bin
@@ -65,4 +78,4 @@ toolchain:
 	@command -v cargo >/dev/null || { echo "make: cargo was not found: install Rust 1.88 or newer (stable)" >&2; exit 1; }
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18

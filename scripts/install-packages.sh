@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that Crosslane's demo and tests run, if they are missing.
+# Installs the Debian packages that Crosslane's demo, tests and tests in virtual machines need, if they are missing.
 #
-#   scripts/install-packages.sh demo|test [--check]
+#   scripts/install-packages.sh demo|test|vm [--check]
 #
 # Fast when all is there. Asks for sudo only if something is missing. No service is started by what it installs.
 # A package that cannot be had is named in one line and is no error: what needs it says so and is left out.
@@ -9,7 +9,7 @@
 set -euo pipefail
 export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 
-# PROGRAM (or path) that must be there, then the packages that bring it, best first.
+# PROGRAM (or path, or @PACKAGE in the newest version that apt knows) that must be there, then the packages that bring it, best first.
 demo=(
     "ip iproute2"
     "iperf3 iperf3"
@@ -66,6 +66,25 @@ test=(
     "/usr/include/liburing.h liburing-dev"
     "musl-gcc musl-tools"
 )
+vm=(
+    # An image of the headers' version is downloaded, so that it must be one that the archive still has.
+    "@linux-headers-amd64 linux-headers-amd64"
+    "qemu-system-x86_64 qemu-system-x86"
+    "@busybox-static busybox-static"
+    "cpio cpio"
+    "iperf3 iperf3"
+    "cc gcc"
+    "/usr/include/*-linux-gnu/sys/types.h libc6-dev"
+    "make make"
+    "xz xz-utils"
+    "perl perl"
+    "sparse sparse"
+    "depmod kmod"
+    "dpkg-shlibdeps dpkg-dev"
+    "strip binutils"
+    "dkms dkms"
+    "lintian lintian"
+)
 # Worth having, but not in every Debian: why it may be missing.
 declare -A optional=([netperf]="it is in Debian's non-free section, which this machine does not use")
 
@@ -77,8 +96,16 @@ usage() {
 have() {
     case $1 in
     /*) compgen -G "$1" >/dev/null ;;
+    @*) is_newest "${1#@}" ;;
     *) command -v "$1" >/dev/null ;;
     esac
+}
+
+# Whether package $1 is installed, and apt knows no newer version.
+is_newest() {
+    local state
+    state=$(apt-cache policy "$1" 2>/dev/null | sed -nE 's/^  (Installed|Candidate): //p')
+    [[ -n $state && $state != "(none)"* && $(head -n 1 <<<"$state") == $(tail -n 1 <<<"$state") ]]
 }
 
 # Prints the packages (alternatives joined by |) of programs that are missing.
@@ -177,6 +204,7 @@ main() {
     case $set in
     demo) entries=("${demo[@]}") ;;
     test) entries=("${test[@]}") ;;
+    vm) entries=("${vm[@]}") ;;
     --install)
         shift
         install "$@"
