@@ -3,7 +3,7 @@
 #
 #   kernel/tests/run.sh             the machines' consoles are left in target/kernel/*.log
 #
-# Needs Debian 12 and the packages linux-headers-amd64 qemu-system-x86 busybox-static cpio; no root, no KVM. The kernel's image and its
+# Needs Debian 12 and its packages that scripts/install-packages.sh installs by the word vm; no root, no KVM. The kernel's image and its
 # source (210 MB) are downloaded once, from where apt gets its packages, and unpacked in target/kernel, not installed. Ends with
 # `test result: ..`; exit code 0 if nothing failed, 77 if this machine cannot run it, with the reason.
 set -euo pipefail
@@ -57,13 +57,32 @@ machine() {
     (cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) >"$target/initrd.gz"
 }
 
+# Ends the machines that still run, and removes their cable: also by Ctrl-C.
+machines=()
+clean_up() {
+    if [[ ${#machines[@]} -gt 0 ]]; then kill "${machines[@]}" 2>/dev/null || true; fi
+    wait
+    rm -f "$target/cable.memory"
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
 # Boots a machine whose console is $target/$1.log; the rest are words for QEMU. Atomics between machines need -smp 2.
-boot() {
+start() {
     local console=$target/$1.log words=$2
+    echo "booting machine $1, at most $LIMIT s; its console: $console"
     shift 2
     timeout -k 5 "$LIMIT" qemu-system-x86_64 -M q35 -cpu max -accel tcg -smp 2 -m 512 -nographic -no-reboot -nic none \
         -kernel "$target"/image/boot/vmlinuz-* -initrd "$target/initrd.gz" \
-        -append "console=ttyS0 panic=-1 panic_on_warn=1 oops=panic $words" "$@" </dev/null >"$console" 2>&1 || true
+        -append "console=ttyS0 panic=-1 panic_on_warn=1 oops=panic $words" "$@" </dev/null >"$console" 2>&1 &
+    machines+=($!)
+}
+
+# Waits for all machines; what they said tells whether something failed.
+finish() {
+    wait "${machines[@]}" || true
+    machines=()
 }
 
 # What the machine of console $1 said of its tests, added to the sums.
@@ -82,34 +101,39 @@ count() {
 
 # Two machines with a cable of shared memory.
 boot_two() {
-    local memory=$target/cable.memory end jobs=()
+    local memory=$target/cable.memory end
     rm -f "$memory"
     truncate -s 16M "$memory"
     for end in first second; do
-        boot "$end" "role=$end" -object memory-backend-file,id=cable,mem-path="$memory",size=16M,share=on \
-            -device ivshmem-plain,memdev=cable &
-        jobs+=($!)
+        start "$end" "role=$end" -object memory-backend-file,id=cable,mem-path="$memory",size=16M,share=on \
+            -device ivshmem-plain,memdev=cable
     done
-    wait "${jobs[@]}"
+    finish
     rm -f "$memory"
 }
 
 bin=$(realpath "${CROSSLANE_BIN:-${CARGO_TARGET_DIR:-target}/release}")
 if [[ ! -x $bin/crosslaned || ! -e $bin/libcrosslane_sockets.so ]] || ! command -v iperf3 >/dev/null; then bin=; fi
 for program in qemu-system-x86_64 busybox cpio; do
-    command -v "$program" >/dev/null || cannot "no $program: scripts/install-packages.sh test"
+    command -v "$program" >/dev/null || cannot "no $program: scripts/install-packages.sh vm"
 done
 build_modules
 machine
 passed=0 failed=0
 if [[ -n $bin ]]; then
-    boot streams 'role=streams memmap=64M$0x10000000'
+    start streams 'role=streams memmap=64M$0x10000000'
+    finish
     count streams
 else
     echo "no streams between daemons: that needs a release build (make build) and iperf3"
+    if [[ -n ${CI:-} ]]; then
+        failed=$((failed + 1))
+        echo "FAILED streams: CI may not skip them"
+    fi
 fi
 # The windows of a pair are memory that the kernel leaves alone.
-boot alone 'memmap=64M$0x10000000'
+start alone 'memmap=64M$0x10000000'
+finish
 count alone
 boot_two
 count first
