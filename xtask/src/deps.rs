@@ -10,6 +10,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("malloc", &[]),
     ("wire", &[]),
     ("status", &["wire"]),
+    ("doctor", &["status"]),
     ("passing", &[]),
     ("shm", &["wire"]),
     ("ntb", &[]),
@@ -24,7 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lab", &["client", "status", "wire"]),
     ("apps", &[]),
     ("bench", &["apps", "lab", "node", "crosslane", "client", "port", "shm", "passing", "status", "wire"]),
-    ("cli", &["bench", "lab", "node", "client", "status", "wire"]),
+    ("cli", &["bench", "lab", "node", "client", "doctor", "status", "wire"]),
     ("e2e", &["apps", "lab", "node", "client", "shm", "status", "wire"]),
 ];
 

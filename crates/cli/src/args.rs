@@ -12,7 +12,7 @@ use std::path::PathBuf;
 const EXIT_CODES: &str = "\
 Exit codes:
   0    done
-  1    failed, or (ping) no answer came at all
+  1    failed; ping: no answer came at all; doctor: there is a finding of severity error
   2    the command line was not understood, or its values make no sense; config check: not good
   3    no daemon answers at the control socket
   4    there is no lab of that name, or it has no such host
@@ -58,6 +58,8 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Tell which way the connections of a program go, and why
     Explain(ExplainArgs),
+    /// Look at this machine and its daemon: what is in the way, why it matters, what to do
+    Doctor(DoctorArgs),
     /// Print names and addresses of all hosts, in the form of /etc/hosts
     Hosts(JsonArgs),
     /// Print the daemon's counters in Prometheus' text format
@@ -143,6 +145,16 @@ pub(crate) struct ExplainArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Look at the files of another machine (sys, proc, dev, boot, lib), which lie in FOLDER; its daemon is not asked
+    #[arg(long, value_name = "FOLDER", default_value = "/")]
+    pub(crate) root: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]

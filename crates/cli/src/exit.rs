@@ -8,7 +8,8 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-const FAILED: u8 = 1;
+/// It failed.
+pub(crate) const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 const NO_DAEMON: u8 = 3;
 const NO_LAB: u8 = 4;

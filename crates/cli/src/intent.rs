@@ -1,11 +1,11 @@
 //! What the command line means: every value checked and every default filled in, before anything is done.
 
 use crate::args::{
-    BenchCommand, CableArgs, CableKindArg, Command, ConfigCommand, Crosslane, ExecArgs, ExplainArgs,
-    HostArgs, KeyArgs, KeyCommand, KillArgs, LabCommand, PingArgs, ResilienceArg, TopArgs, TopologyArg,
-    UpArgs,
+    BenchCommand, CableArgs, CableKindArg, Command, ConfigCommand, Crosslane, DoctorArgs, ExecArgs,
+    ExplainArgs, HostArgs, KeyArgs, KeyCommand, KillArgs, LabCommand, PingArgs, ResilienceArg, TopArgs,
+    TopologyArg, UpArgs,
 };
-use crate::{config, exit, explain, fault, key, lab, pages, ping, run, status, top};
+use crate::{config, doctor, exit, explain, fault, key, lab, pages, ping, run, status, top};
 use anyhow::Result;
 use crosslane_bench::apps::args::run_apps;
 use crosslane_bench::cli::{DemoArgs, PerfArgs, run_demo, run_perf, run_quick, run_ring};
@@ -37,6 +37,7 @@ pub(crate) enum Action {
     Demo(Box<DemoArgs>),
     Top { socket: PathBuf, delay: Duration, args: TopArgs },
     Explain { socket: PathBuf, pid: u32, fd: Option<i32>, json: bool },
+    Doctor { socket: PathBuf, given: bool, root: PathBuf, json: bool },
     Hosts { socket: PathBuf, json: bool },
     Metrics { socket: PathBuf },
     ConfigCheck { file: PathBuf },
@@ -66,6 +67,9 @@ impl Action {
             Command::Demo(args) => Self::Demo(args),
             Command::Top(args) => Self::Top { socket, delay: delay_of(&args)?, args },
             Command::Explain(args) => explain_of(socket, &args)?,
+            Command::Doctor(DoctorArgs { json, root }) => {
+                Self::Doctor { socket, given: given.is_some(), root, json }
+            }
             Command::Hosts(args) => Self::Hosts { socket, json: args.json },
             Command::Metrics => Self::Metrics { socket },
             Command::Config(ConfigCommand::Check { file }) => Self::ConfigCheck { file },
@@ -122,6 +126,7 @@ impl Action {
             Self::Demo(args) => run_demo(&args),
             Self::Top { socket, delay, args } => top::top(&socket, delay, &args),
             Self::Explain { socket, pid, fd, json } => explain::explain(&socket, pid, fd, json),
+            Self::Doctor { socket, given, root, json } => doctor::doctor(&socket, given, &root, json),
             Self::Hosts { socket, json } => status::hosts(&socket, json),
             Self::Metrics { socket } => status::metrics(&socket),
             Self::ConfigCheck { file } => config::check(&file),

@@ -3,6 +3,7 @@
 mod args;
 mod config;
 mod connection;
+mod doctor;
 mod exit;
 mod explain;
 mod fault;
