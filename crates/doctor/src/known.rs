@@ -3,7 +3,7 @@
 /// What a driver wants of the address of memory behind a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Alignment {
-    /// A multiple of the window's own length (`mw_get_align` gives the length of the BAR).
+    /// A multiple of the window's own length: `mw_get_align` gives the length of the BAR, or `mw_set_trans` refuses others.
     Window,
     /// A multiple of a page.
     Page,
@@ -62,7 +62,7 @@ const SWITCHTEC: Family = Family {
     driver: "ntb_hw_switchtec",
     function_driver: "switchtec",
     windows: &[2, 4],
-    alignment: Alignment::Page,
+    alignment: Alignment::Window,
     support: Support::Possible,
 };
 const IDT: Family = Family {

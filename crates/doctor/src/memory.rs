@@ -25,12 +25,28 @@ pub(crate) fn examine(tree: &Tree, function: &Function, family: Family, found: &
         return;
     }
     // All windows of a port are as long as its shortest.
-    let Some(shortest) = windows_of(function, family).map(|bar| bar.len).min() else {
+    let bars = windows_of(function, family).map(|bar| bar.len).min();
+    let Some(shortest) = bars else {
         found.push(
             windows(Severity::Error).why("no BAR of this bridge can be a window").fix("set the sizes of the NTB BARs in the firmware's setup, or in the switch's configuration; then start again"),
         );
         return;
     };
+    let bound = bound_of_driver(tree, family);
+    if let Some(most) = bound.filter(|most| *most < shortest) {
+        let reason = format!(
+            "its driver gives windows of at most {}, and the shortest BAR has {}",
+            bytes(most),
+            bytes(shortest)
+        );
+        let action = format!(
+            "`options {} max_mw_size={shortest}` in /etc/modprobe.d, at both ends, and load the driver again",
+            family.driver
+        );
+        found.push(windows(Severity::Warning).why(reason).fix(action));
+        found.extend(obtainable(tree, function, family, most).map(at));
+        return;
+    }
     let usable = format!("all windows of a port are as long as the shortest, here {}", bytes(shortest));
     found.push(if shortest < FEW {
         let reason = format!("{usable}: streams have short rings there, and there is room for few");
@@ -39,6 +55,12 @@ pub(crate) fn examine(tree: &Tree, function: &Function, family: Family, found: &
         windows(Severity::Ok).why(usable)
     });
     found.extend(obtainable(tree, function, family, shortest).map(at));
+}
+
+/// The longest window that the bridge's driver gives, bytes, where it has a parameter for that and is loaded.
+fn bound_of_driver(tree: &Tree, family: Family) -> Option<u64> {
+    let most = tree.number(&format!("sys/module/{}/parameters/max_mw_size", family.driver))?;
+    u64::try_from(most).ok()
 }
 
 /// The BARs that may be windows.

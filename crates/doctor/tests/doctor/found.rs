@@ -1,9 +1,7 @@
 //! What is found on machines with and without bridges. They are synthetic: `machines/README.md`.
 
-mod machines;
-
+use crate::machines::{Function, Machine, intel, ivshmem, switchtec};
 use crosslane_doctor::{Check, Daemon, Severity, Tree, examine};
-use machines::{Function, Machine, intel, ivshmem, switchtec};
 use std::path::Path;
 
 fn with(function: &Function) -> Machine {
@@ -89,6 +87,21 @@ fn bar_without_an_address_is_an_error_and_a_short_one_a_warning() {
     let windows = with(&Function { bars: short, ..intel() }).one(Check::Windows);
     assert!(windows.severity == Severity::Warning && windows.seen.contains("BAR 2 1 MiB"), "{windows:?}");
     assert_eq!(with(&Function { bars: Vec::new(), ..intel() }).severities(Check::Windows), [Severity::Error]);
+}
+
+#[test]
+fn window_that_its_driver_shortens_is_a_warning_with_the_option() {
+    let machine = with(&switchtec());
+    machine.file("sys/module/ntb_hw_switchtec/parameters/max_mw_size", "2097152\n");
+    let windows = machine.one(Check::Windows);
+    assert!(
+        windows.severity == Severity::Warning && windows.action.contains("max_mw_size=67108864"),
+        "{windows:?}"
+    );
+    machine.file("sys/module/ntb_hw_switchtec/parameters/max_mw_size", "67108864\n");
+    assert_eq!(machine.severities(Check::Windows), [Severity::Ok]);
+    machine.file("sys/module/ntb_hw_switchtec/parameters/max_mw_size", "-1\n");
+    assert_eq!(machine.severities(Check::Windows), [Severity::Ok]);
 }
 
 #[test]
