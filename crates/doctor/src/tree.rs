@@ -195,7 +195,7 @@ mod tests {
         let huge = File::create(root.join("huge")).expect("file");
         huge.set_len(1 << 40).expect("sparse");
         assert_eq!(tree.bytes("huge", 8), Ok(vec![0; 8]));
-        assert_eq!(tree.text("huge").map(|text| text.len()), Ok(ATTRIBUTE as usize));
+        assert_eq!(tree.text("huge").map(|text| text.len() as u64), Ok(ATTRIBUTE));
         write(root.join("rubbish"), [0xff, 0xfe, 0]).expect("written");
         assert_eq!((tree.number("rubbish"), tree.hex("rubbish")), (None, None));
         write(root.join("large"), "0x1ffffffff").expect("written");
