@@ -152,7 +152,8 @@ pub(crate) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Look at the files of another machine (sys, proc, dev, boot, lib), which lie in FOLDER; its daemon is not asked
+    /// Look at the files of another machine (sys, proc, dev, boot, lib), which lie in FOLDER; a daemon is asked
+    /// only if --socket names one
     #[arg(long, value_name = "FOLDER", default_value = "/")]
     pub(crate) root: PathBuf,
 }
