@@ -34,6 +34,28 @@ static void trained(struct timer_list *timer)
 	soft_bridge_look(container_of(timer, struct soft_bridge, training));
 }
 
+/* A link that is up is lost, and trains again. */
+static void flap(struct timer_list *timer)
+{
+	struct soft_bridge *bridge = container_of(timer, struct soft_bridge, flapping);
+	unsigned long flags;
+	bool lost;
+
+	spin_lock_irqsave(&bridge->lock, flags);
+	lost = bridge->up && bridge->flaps;
+	if (lost) {
+		bridge->flaps--;
+		renew_session(bridge);
+	}
+	if (bridge->flaps)
+		mod_timer(&bridge->flapping, jiffies + msecs_to_jiffies(bridge->shape.flap_ms));
+	spin_unlock_irqrestore(&bridge->lock, flags);
+	if (lost) {
+		bridge->notify(bridge);
+		soft_bridge_look(bridge);
+	}
+}
+
 /* Takes a step towards what both ends want of the link; whether it is up now. */
 static bool agree(struct soft_bridge *bridge)
 {
@@ -133,7 +155,7 @@ static int soft_mw_get_align(struct ntb_dev *ntb, int peer, int window, resource
 	if (window < 0 || window >= bridge->shape.windows)
 		return -EINVAL;
 	if (address)
-		*address = bridge->shape.window_len;
+		*address = bridge->shape.xlat_align ?: bridge->shape.window_len;
 	if (size)
 		*size = SZ_4K;
 	if (max)
@@ -148,7 +170,11 @@ static int soft_mw_set_trans(struct ntb_dev *ntb, int peer, int window, dma_addr
 
 	if (window < 0 || window >= bridge->shape.windows || size > bridge->shape.window_len)
 		return -EINVAL;
-	if (address != bridge->inbound_base + window * bridge->shape.window_len) {
+	if (!IS_ALIGNED(address, bridge->shape.xlat_align ?: bridge->shape.window_len)) {
+		dev_err(&ntb->dev, "window %d cannot be translated to %pad: that is not aligned as the bridge says\n", window, &address);
+		return -EINVAL;
+	}
+	if (address != bridge->inbound_base + soft_window_at(&bridge->shape, window)) {
 		dev_err(&ntb->dev, "window %d cannot be translated to %pad: allocate the windows' memory in their order\n",
 			window, &address);
 		return -EINVAL;
@@ -168,7 +194,7 @@ static int soft_peer_mw_get_addr(struct ntb_dev *ntb, int window, phys_addr_t *b
 	if (window < 0 || window >= bridge->shape.windows)
 		return -EINVAL;
 	if (base)
-		*base = bridge->outbound_base + window * bridge->shape.window_len;
+		*base = bridge->outbound_base + soft_window_at(&bridge->shape, window);
 	if (size)
 		*size = bridge->shape.window_len;
 	return 0;
@@ -301,6 +327,9 @@ static int soft_peer_spad_write(struct ntb_dev *ntb, int peer, int pad, u32 valu
 
 	if (!has_pad(bridge, pad))
 		return -EINVAL;
+	/* What is posted over a link that is down is lost. */
+	if (!READ_ONCE(bridge->up))
+		return 0;
 	/* Ordered as posted writes are: behind all stores to windows that were made before. */
 	wmb();
 	WRITE_ONCE(bridge->peer->pad[pad], value);
@@ -337,6 +366,7 @@ void soft_bridge_init(struct soft_bridge *bridge, struct pci_dev *pci, const str
 {
 	spin_lock_init(&bridge->lock);
 	timer_setup(&bridge->training, trained, 0);
+	timer_setup(&bridge->flapping, flap, 0);
 	bridge->ntb.pdev = pci;
 	bridge->ntb.topo = NTB_TOPO_NONE;
 	bridge->ntb.ops = &soft_ops;
@@ -345,7 +375,15 @@ void soft_bridge_init(struct soft_bridge *bridge, struct pci_dev *pci, const str
 	bridge->session = get_random_u32();
 }
 
+void soft_bridge_start(struct soft_bridge *bridge)
+{
+	bridge->flaps = bridge->shape.flap_ms ? bridge->shape.flaps : 0;
+	if (bridge->flaps)
+		mod_timer(&bridge->flapping, jiffies + msecs_to_jiffies(bridge->shape.flap_ms));
+}
+
 void soft_bridge_stop(struct soft_bridge *bridge)
 {
+	compat_timer_shutdown_sync(&bridge->flapping);
 	compat_timer_shutdown_sync(&bridge->training);
 }

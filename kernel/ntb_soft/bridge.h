@@ -22,7 +22,27 @@ struct soft_shape {
 	u64 window_len;	/* a power of two: stock ntb_perf needs that */
 	u32 pads;
 	u32 doorbells;
+	/* Alignment that translation demands of an address, bytes; 0: memory is given out aligned to the window's length. */
+	u64 xlat_align;
+	/* The link goes down by itself every flap_ms (0: never), `flaps` times at most. */
+	u32 flap_ms;
+	u32 flaps;
 };
+
+/*
+ * From one window's memory to the next, bytes. Where memory is given out unaligned, each window has room of its own length before it:
+ * for the page before its start, and for the end of an allocation of the window before that was made longer to be aligned.
+ */
+static inline u64 soft_stride(const struct soft_shape *shape)
+{
+	return shape->xlat_align ? 2 * shape->window_len : shape->window_len;
+}
+
+/* Where a window begins in the memory of its end, bytes. */
+static inline u64 soft_window_at(const struct soft_shape *shape, u32 window)
+{
+	return window * soft_stride(shape) + (shape->xlat_align ? shape->window_len : 0);
+}
 
 /*
  * Registers of one end, in memory that both ends see.
@@ -58,6 +78,8 @@ struct soft_bridge {
 	bool enabled;
 	u32 session;		/* own->session while enabled, which the peer could overwrite */
 	struct timer_list training;	/* while it runs the link cannot come up */
+	struct timer_list flapping;	/* its next end takes the link down */
+	u32 flaps;			/* how often it still does */
 	u32 accepted;
 	bool up;
 	unsigned long allocated;	/* windows whose memory a client has, one bit each */
@@ -65,6 +87,8 @@ struct soft_bridge {
 
 /* Fills in what does not depend on how the ends are joined. */
 void soft_bridge_init(struct soft_bridge *bridge, struct pci_dev *pci, const struct soft_shape *shape);
+/* From here on its link may go down by itself. */
+void soft_bridge_start(struct soft_bridge *bridge);
 /* Nothing of it runs any more. */
 void soft_bridge_stop(struct soft_bridge *bridge);
 /* Looks at the registers, and tells the client what is new; in an interrupt, or as one. */

@@ -144,6 +144,8 @@ static irqreturn_t interrupt(int number, void *context)
 static int shape_for(u64 len, struct soft_shape *shape)
 {
 	*shape = largest;
+	/* All of the memory is for windows. */
+	shape->xlat_align = 0;
 	shape->window_len = min(shape->window_len, rounddown_pow_of_two(len / 2 / (2 * shape->windows)));
 	return shape->window_len < PAGE_SIZE || len / 2 < sizeof(struct cable) ? -EINVAL : 0;
 }
@@ -274,6 +276,8 @@ static int start(struct machine *machine)
 	hrtimer_start(&machine->timer, machine->period, HRTIMER_MODE_REL_SOFT);
 	error = ntb_register_device(&bridge->ntb);
 	machine->registered = !error;
+	if (!error)
+		soft_bridge_start(bridge);
 	return error;
 }
 

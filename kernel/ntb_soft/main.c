@@ -34,6 +34,32 @@ static uint alive_ms = 1000;
 module_param(alive_ms, uint, 0444);
 MODULE_PARM_DESC(alive_ms, "between virtual machines: how long an end may be silent before the link goes down, ms (1000)");
 
+static ulong xlat_align;
+module_param(xlat_align, ulong, 0444);
+MODULE_PARM_DESC(xlat_align, "of a pair: memory is given out a page before a window, and translated if aligned to this, bytes, a power of two from 2 pages to window_len (0: aligned memory)");
+
+static uint flap_ms;
+module_param(flap_ms, uint, 0444);
+MODULE_PARM_DESC(flap_ms, "the link goes down by itself after so long, and up again, ms, at least 300 (0: never)");
+
+static uint flaps = 10;
+module_param(flaps, uint, 0444);
+MODULE_PARM_DESC(flaps, "how often flap_ms takes the link down (10)");
+
+/* Whether the parameters that make a bridge hard on its clients can be had. */
+static bool hardships_fit(void)
+{
+	if (xlat_align && (!is_power_of_2(xlat_align) || xlat_align < 2 * PAGE_SIZE || xlat_align > window_len)) {
+		pr_err("ntb_soft: xlat_align is a power of two from 2 pages to window_len\n");
+		return false;
+	}
+	if (flap_ms && flap_ms <= SOFT_TRAINING + 99) {
+		pr_err("ntb_soft: flap_ms is at least %d: a link trains for %d ms\n", SOFT_TRAINING + 100, SOFT_TRAINING);
+		return false;
+	}
+	return true;
+}
+
 static int __init soft_init(void)
 {
 	int error;
@@ -42,6 +68,9 @@ static int __init soft_init(void)
 		.window_len = window_len,
 		.pads = scratchpads,
 		.doorbells = doorbells,
+		.xlat_align = xlat_align,
+		.flap_ms = flap_ms,
+		.flaps = flaps,
 	};
 
 	if (!windows || windows > SOFT_WINDOWS || scratchpads > SOFT_PADS || !doorbells || doorbells > SOFT_DOORBELLS ||
@@ -54,6 +83,8 @@ static int __init soft_init(void)
 		pr_err("ntb_soft: poll_us and alive_ms are at least 1\n");
 		return -EINVAL;
 	}
+	if (!hardships_fit())
+		return -EINVAL;
 	error = base ? soft_pair_start(&shape, base) : 0;
 	if (error)
 		return error;

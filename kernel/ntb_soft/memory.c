@@ -19,9 +19,12 @@ static void *soft_alloc(struct device *device, size_t size, dma_addr_t *address,
 {
 	struct soft_bridge *bridge = bridge_of(device);
 	unsigned long flags, window;
-	u64 offset;
+	u64 offset, room = bridge->shape.window_len;
 
-	if (size > bridge->shape.window_len)
+	/* A page before the window, and as much longer as a client has to ask for to find the window in it. */
+	if (bridge->shape.xlat_align)
+		room += bridge->shape.xlat_align;
+	if (size > room)
 		return NULL;
 	spin_lock_irqsave(&bridge->lock, flags);
 	window = find_first_zero_bit(&bridge->allocated, bridge->shape.windows);
@@ -30,7 +33,7 @@ static void *soft_alloc(struct device *device, size_t size, dma_addr_t *address,
 	spin_unlock_irqrestore(&bridge->lock, flags);
 	if (window >= bridge->shape.windows)
 		return NULL;
-	offset = window * bridge->shape.window_len;
+	offset = soft_window_at(&bridge->shape, window) - (bridge->shape.xlat_align ? PAGE_SIZE : 0);
 	*address = bridge->inbound_base + offset;
 	memset(bridge->inbound + offset, 0, size);
 	return bridge->inbound + offset;
@@ -42,7 +45,7 @@ static void soft_free(struct device *device, size_t size, void *memory, dma_addr
 	unsigned long flags;
 
 	spin_lock_irqsave(&bridge->lock, flags);
-	__clear_bit(((u8 *)memory - bridge->inbound) / bridge->shape.window_len, &bridge->allocated);
+	__clear_bit(((u8 *)memory - bridge->inbound) / soft_stride(&bridge->shape), &bridge->allocated);
 	spin_unlock_irqrestore(&bridge->lock, flags);
 }
 

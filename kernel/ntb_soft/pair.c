@@ -100,8 +100,10 @@ static bool connected(struct soft_bridge *bridge)
 static int map_windows(const struct soft_shape *shape, u64 base)
 {
 	int i;
+	u64 each = shape->windows * soft_stride(shape);
 
-	pair->len = 2 * shape->windows * shape->window_len;
+	/* The last allocation may reach beyond its window, too. */
+	pair->len = 2 * each + (shape->xlat_align ? shape->window_len : 0);
 	if (!base || !IS_ALIGNED(base, shape->window_len))
 		return -EINVAL;
 	pair->memory = memremap(base, pair->len, MEMREMAP_WC);
@@ -110,9 +112,9 @@ static int map_windows(const struct soft_shape *shape, u64 base)
 	for (i = 0; i < 2; i++) {
 		struct soft_bridge *bridge = &pair->end[i].bridge;
 
-		bridge->inbound = pair->memory + i * pair->len / 2;
-		bridge->inbound_base = base + i * pair->len / 2;
-		bridge->outbound_base = base + !i * pair->len / 2;
+		bridge->inbound = pair->memory + i * each;
+		bridge->inbound_base = base + i * each;
+		bridge->outbound_base = base + !i * each;
 		bridge->own = &pair->registers[i];
 		bridge->peer = &pair->registers[!i];
 		bridge->notify = notify;
@@ -142,6 +144,8 @@ static int register_ends(const struct soft_shape *shape)
 			return error;
 		pair->end[i].registered = true;
 	}
+	/* One end's losses are both ends'. */
+	soft_bridge_start(&pair->end[0].bridge);
 	return 0;
 }
 
