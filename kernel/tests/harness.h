@@ -74,6 +74,15 @@ void ranges_of_one_side_do_not_overlap(void);
 void bad_ranges_are_refused(void);
 void memory_in_use_is_not_taken_away(void);
 void pages_cannot_be_pinned(void);
+/* isolation.c */
+void no_byte_beside_a_mapping_is_reached(void);
+void mremap_and_offsets_reach_nothing_more(void);
+void madvise_and_mprotect_reach_nothing_more(void);
+void descriptor_has_no_other_way_in(void);
+void memory_calls_of_other_processes_reach_nothing(void);
+void descriptor_passed_to_another_user_is_no_more(void);
+void inherited_mapping_ends_when_taken_back(void);
+void inherited_mapping_ends_with_the_link(void);
 /* bells.c */
 void doorbells_come_masked_and_unmasked(void);
 void scratchpads_are_the_peers_to_write(void);
@@ -84,5 +93,11 @@ void bells_end_with_the_links_life(void);
 /* between.c */
 void stores_and_bells_reach_another_machine(void);
 void segments_end_when_the_other_machine_leaves(void);
+/* cycles.c */
+void hold_until_killed(void);
+void link_goes_down_and_comes_up(void);
+void lives_follow_the_flaps_of_a_link(void);
+/* fuzz.c: random calls for so many seconds. */
+void fuzz(unsigned seconds, uint64_t seed);
 
 #endif

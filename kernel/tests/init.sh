@@ -102,6 +102,118 @@ alone() {
     test_that ntb_soft_is_unloaded unload
 }
 
+# A word of the kernel's command line, $1=; $2 if it is not there.
+word() {
+    value=$(sed -n "s/.*\b$1=\([^ ]*\).*/\1/p" /proc/cmdline)
+    echo "${value:-$2}"
+}
+
+# What the kernel says of faults of its own that need not stop it.
+no_complaints() {
+    if dmesg | grep -E 'WARNING:|BUG|Call Trace|blocked for more than|leak|refcount|still in use'; then return 1; fi
+}
+
+# KB of memory that is to be had, when what can be dropped is.
+available() {
+    sync
+    echo 3 >/proc/sys/vm/drop_caches
+    sleep 1
+    # What each processor keeps of free pages, and of counts.
+    echo 1 >/proc/sys/vm/compact_memory
+    cat /proc/sys/vm/stat_refresh
+    sed -n 's/MemAvailable: *\([0-9]*\).*/\1/p' /proc/meminfo
+}
+
+load_pair() {
+    load ntb_soft base=0x10000000 "$@"
+}
+
+# Translation of memory that is not aligned is refused: crosslane_ntb and stock ntb_transport ask for more, stock ntb_perf gives up.
+unaligned() {
+    load_pair xlat_align=0x400000
+    load crosslane_ntb
+    segments | grep -E '^(ok|FAILED) ' | sed 's/ /&unaligned_/'
+    rmmod crosslane_ntb
+    test_that unaligned_stock_netdev netdev
+    test_that unaligned_stock_perf_is_refused perf_refused
+    rmmod ntb_soft
+}
+
+perf_refused() {
+    load ntb_perf max_mw_size=0x400000 total_order=24 && sleep 1 || return
+    dmesg | grep "Unaligned inbuf" || return
+    rmmod ntb_perf
+}
+
+# Links that go down by themselves.
+flapping() {
+    load_pair flap_ms=1500 flaps=5
+    load crosslane_ntb
+    segments flaps | grep -E '^(ok|FAILED) '
+    rmmod crosslane_ntb && rmmod ntb_soft
+    load_pair flap_ms=400 flaps=3
+    test_that flapping_stock_pingpong pingpong
+    rmmod ntb_soft
+    load_pair flap_ms=400 flaps=3
+    test_that flapping_stock_netdev netdev
+    rmmod ntb_soft
+}
+
+bad_parameters() {
+    for bad in xlat_align=4096 xlat_align=12288 xlat_align=0x800000 flap_ms=299; do
+        if load_pair $bad; then echo "$bad was taken"; return 1; fi
+    done
+}
+
+# Bridges that are hard on their clients.
+hard() {
+    load ntb
+    test_that parameters_that_cannot_be_are_refused bad_parameters
+    unaligned
+    flapping
+    test_that nothing_was_complained_of no_complaints
+}
+
+# One cycle: load, a link down and up, a process that is killed while it maps segments, and unload; every other time the bridge goes first.
+cycle() {
+    load_pair window_len=0x100000 && load crosslane_ntb && segments cycle || return
+    segments hold >/run/hold &
+    holder=$!
+    for _ in $(seq 100); do grep -q holds /run/hold && break; sleep 0.1; done
+    grep -q holds /run/hold || { cat /run/hold; return 1; }
+    if [ $(($1 % 2)) = 0 ]; then rmmod ntb_soft || return; fi
+    kill -9 $holder
+    wait $holder
+    rmmod crosslane_ntb || return
+    if [ $(($1 % 2)) = 1 ]; then rmmod ntb_soft || return; fi
+    [ -z "$(lsmod | grep -E 'soft|crosslane')" ]
+}
+
+# Caches of the kernel are as they will be behind the first two; afterwards no more than 2 MB may be missing, after however many cycles.
+cycles() {
+    for number in 1 2; do cycle $number || return; done
+    before=$(available)
+    for number in $(seq "$1"); do cycle "$number" || { echo "in cycle $number"; return 1; }; done
+    after=$(available)
+    echo "cycles: $1; available $before KB, then $after KB" >/dev/console
+    [ $((before - after)) -lt 2048 ] || { echo "available: $before KB, then $after KB"; return 1; }
+}
+
+# Random calls, and all of it over and over.
+abuse() {
+    mount -t tmpfs none /run
+    echo 1 >/proc/sys/kernel/hung_task_panic
+    echo 60 >/proc/sys/kernel/hung_task_timeout_secs
+    echo 10 >/proc/sys/kernel/hung_task_check_interval_secs
+    load ntb
+    load_pair window_len=0x100000
+    load crosslane_ntb
+    segments fuzz "$(word fuzz_seconds 20)" $(word fuzz_seed '')
+    test_that modules_unload_behind_random_calls eval 'rmmod crosslane_ntb && rmmod ntb_soft'
+    test_that cycles_leave_nothing cycles "$(word cycles 20)"
+    test_that nothing_was_complained_of no_complaints
+}
+
 # A daemon in a network namespace of its own, on one end of the pair.
 host() {
     cat >/run/h$1.toml <<EOF
@@ -164,6 +276,8 @@ streams() {
 
 case $(cat /proc/cmdline) in
 *role=streams*) streams ;;
+*role=hard*) hard ;;
+*role=abuse*) abuse ;;
 *role=first*) between first ;;
 *role=second*) between second ;;
 *) alone ;;

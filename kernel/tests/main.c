@@ -5,9 +5,16 @@
  *   segments          on a pair of bridges in one kernel, both ends in this program
  *   segments first    on one end of a cable to another machine, where `segments second` runs
  *
+ *   segments flaps    on a pair whose link goes down by itself
+ *   segments cycle    brings the link up, down and up once
+ *   segments hold     prints a line when it maps segments of both ends, and stores there until it is killed
+ *   segments fuzz SECONDS [SEED]
+ *
  * Prints a line for each test, `ok NAME` or `FAILED NAME: why`; exit status 1 if one failed.
  */
 #include "harness.h"
+
+#include <time.h>
 
 static int any_failed;
 
@@ -31,6 +38,14 @@ static const struct test alone[] = {
 	TEST(bad_ranges_are_refused),
 	TEST(memory_in_use_is_not_taken_away),
 	TEST(pages_cannot_be_pinned),
+	TEST(no_byte_beside_a_mapping_is_reached),
+	TEST(mremap_and_offsets_reach_nothing_more),
+	TEST(madvise_and_mprotect_reach_nothing_more),
+	TEST(descriptor_has_no_other_way_in),
+	TEST(memory_calls_of_other_processes_reach_nothing),
+	TEST(descriptor_passed_to_another_user_is_no_more),
+	TEST(inherited_mapping_ends_when_taken_back),
+	TEST(inherited_mapping_ends_with_the_link),
 	TEST(doorbells_come_masked_and_unmasked),
 	TEST(scratchpads_are_the_peers_to_write),
 	TEST(bell_wakes_its_sleeper_and_nobody_else),
@@ -39,6 +54,8 @@ static const struct test alone[] = {
 	TEST(bells_end_with_the_links_life),
 };
 
+static const struct test flaps[] = { TEST(lives_follow_the_flaps_of_a_link) };
+static const struct test cycle[] = { TEST(link_goes_down_and_comes_up) };
 static const struct test first[] = { TEST(stores_and_bells_reach_another_machine) };
 static const struct test second[] = { TEST(segments_end_when_the_other_machine_leaves) };
 
@@ -72,11 +89,32 @@ static void run(const struct test *tests, unsigned count, int opens)
 
 #define RUN(tests, opens) run(tests, sizeof(tests) / sizeof(tests[0]), opens)
 
+/* In this process, whose end is its parent's to see. */
+static int run_here(const char *name, unsigned seconds, uint64_t seed)
+{
+	test = name;
+	if (!setjmp(failed)) {
+		if (!seconds)
+			hold_until_killed();
+		fuzz(seconds, seed);
+		printf("ok %s\n", name);
+	}
+	return failures != 0;
+}
+
 int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc > 1 && !strcmp(argv[1], "first"))
 		RUN(first, 0);
+	else if (argc > 1 && !strcmp(argv[1], "flaps"))
+		RUN(flaps, 0);
+	else if (argc > 1 && !strcmp(argv[1], "cycle"))
+		RUN(cycle, 0);
+	else if (argc > 1 && !strcmp(argv[1], "hold"))
+		return run_here("hold", 0, 0);
+	else if (argc > 2 && !strcmp(argv[1], "fuzz"))
+		return run_here("random_calls_break_nothing", atoi(argv[2]), argc > 3 ? strtoull(argv[3], NULL, 0) : (uint64_t)time(NULL));
 	else if (argc > 1)
 		RUN(second, 0);
 	else

@@ -2,6 +2,7 @@
 # Builds the kernel modules, and the kernel's own NTB drivers beside them, for Debian's kernel, and tests them in a virtual machine.
 #
 #   kernel/tests/run.sh             the machines' consoles are left in target/kernel/*.log
+#   ABUSE='fuzz_seconds=600 cycles=500' ABUSE_LIMIT=7200 kernel/tests/run.sh     random calls and cycles for longer; fuzz_seed=NUMBER
 #
 # Needs Debian 12 and its packages that scripts/install-packages.sh installs by the word vm; no root, no KVM. The kernel's image and its
 # source (210 MB) are downloaded once, from where apt gets its packages, and unpacked in target/kernel, not installed. Ends with
@@ -135,6 +136,12 @@ fi
 start alone 'memmap=64M$0x10000000'
 finish
 count alone
+start hard 'role=hard memmap=64M$0x10000000'
+finish
+count hard
+LIMIT=${ABUSE_LIMIT:-240} start abuse "role=abuse memmap=64M\$0x10000000 ${ABUSE:-}"
+finish
+count abuse
 boot_two
 count first
 count second
