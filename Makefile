@@ -10,7 +10,7 @@ BINARIES := crosslane crosslaned crosslane-keeper
 LIBRARIES := libcrosslane_sockets.so libcrosslane_malloc.so
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-vm suites bench clean deb install install-files uninstall packages help toolchain
+.PHONY: build demo test test-vm vm-image suites bench clean deb install install-files uninstall packages help toolchain
 
 build: toolchain ## build all programs and libraries
 	cargo build --release --locked --workspace
@@ -25,7 +25,13 @@ test-vm: build ## the kernel modules: static checks, and tests in virtual machin
 	scripts/install-packages.sh vm
 	kernel/tests/check.sh
 	CROSSLANE_BIN=$(RELEASE) kernel/tests/run.sh
+	kernel/machine/build.sh
+	CROSSLANE_BIN=$$(realpath $(RELEASE)) cargo test --locked -p crosslane-e2e --features machines --test machines
 	CROSSLANE_BIN=$(RELEASE) kernel/tests/packages.sh
+
+vm-image: ## the kernel and modules that the machines of `crosslane lab up --vms` boot
+	scripts/install-packages.sh vm
+	kernel/machine/build.sh
 
 suites: build ## outside test suites without and under the library, compared (about four minutes)
 	suites/run.py --smoke --bin $(RELEASE) --out $(TARGET)/suites

@@ -77,7 +77,8 @@ fn programs_end_with_their_client(lab: &Lab) -> Result<()> {
 /// A value goes to the next machine and back by streams, whole.
 fn redis_keeps_a_value(lab: &Lab) -> Result<()> {
     let address = lab.address("h2")?.to_string();
-    let words = ["redis-server", "--bind", &address, "--port", "6400", "--save", "", "--appendonly", "no"];
+    let words =
+        ["redis-server", "--bind", &address, "--port", "6400", "--save", "", "--protected-mode", "no"];
     let mut server = Program::start(&mut program(lab, "h2", &words)?)?;
     server.says("Ready to accept connections")?;
     let before = sent(lab, "h1")?;

@@ -66,7 +66,7 @@ fn random_bytes_in_any_files_do_no_harm() {
     let kept: Vec<Vec<u8>> = all.iter().map(|path| fs::read(path).expect("read")).collect();
     let changed = vec((0..all.len(), contents()), 1..12);
     let gone = vec(0..all.len(), 0..3);
-    proptest!(ProptestConfig { cases: 200, ..ProptestConfig::default() }, |(changed in changed, gone in gone)| {
+    proptest!(ProptestConfig { cases: 32, ..ProptestConfig::default() }, |(changed in changed, gone in gone)| {
         for (at, bytes) in &changed {
             fs::write(&all[*at], bytes).expect("written");
         }
@@ -83,7 +83,7 @@ fn random_bytes_in_any_files_do_no_harm() {
 #[test]
 fn random_configuration_space_does_no_harm() {
     let machine = whole();
-    proptest!(ProptestConfig { cases: 200, ..ProptestConfig::default() }, |(mut bytes in vec(any::<u8>(), 0..4096))| {
+    proptest!(ProptestConfig { cases: 32, ..ProptestConfig::default() }, |(mut bytes in vec(any::<u8>(), 0..4096))| {
         // As if the function had capabilities, so that their list is walked.
         if let Some(status) = bytes.get_mut(6) {
             *status |= 0x10;
