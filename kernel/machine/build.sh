@@ -32,7 +32,7 @@ machine() {
         echo "$name" >>"$root/modules/order"
     done
     find "$target/ours" "$target/stock" -name '*.ko' -exec cp {} "$root/modules" \;
-    printf '%s\n' ntb "ntb_soft windows=1 window_len=0x1000000 alive_ms=5000" crosslane_ntb >>"$root/modules/order"
+    printf '%s\n' ntb "ntb_soft windows=1 window_len=0x1000000 alive_ms=5000 poll_us=1000" crosslane_ntb >>"$root/modules/order"
     cp kernel/machine/init.sh "$root/init"
     (cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) >"$target/machine/initrd.gz"
     cp "$target"/image/boot/vmlinuz-* "$target/machine/vmlinuz"
