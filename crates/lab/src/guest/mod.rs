@@ -101,10 +101,15 @@ impl Agent {
     }
 }
 
+/// Whether a client is at the port and has said something: without one the port is readable, too, and at its end.
 fn has_request(port: &File) -> Result<bool, LabError> {
     let mut fds = [PollFd::new(port, PollFlags::IN)];
     match poll(&mut fds, Some(&Default::default())) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(fds[0].revents().contains(PollFlags::IN)),
+        Ok(_) => {
+            let seen = fds[0].revents();
+            Ok(seen.contains(PollFlags::IN) && !seen.contains(PollFlags::HUP))
+        }
+        Err(rustix::io::Errno::INTR) => Ok(false),
         Err(errno) => Err(LabError::io("look at a port")(errno)),
     }
 }
