@@ -77,7 +77,7 @@ static bool agree(struct soft_bridge *bridge)
 	return theirs && accepts;
 }
 
-void soft_bridge_look(struct soft_bridge *bridge)
+bool soft_bridge_look(struct soft_bridge *bridge)
 {
 	bool up, link, doorbell;
 	unsigned long flags;
@@ -98,6 +98,7 @@ void soft_bridge_look(struct soft_bridge *bridge)
 	}
 	if (doorbell)
 		ntb_db_event(&bridge->ntb, 0);
+	return link || doorbell;
 }
 
 static u64 soft_link_is_up(struct ntb_dev *ntb, enum ntb_speed *speed, enum ntb_width *width)

@@ -91,8 +91,8 @@ void soft_bridge_init(struct soft_bridge *bridge, struct pci_dev *pci, const str
 void soft_bridge_start(struct soft_bridge *bridge);
 /* Nothing of it runs any more. */
 void soft_bridge_stop(struct soft_bridge *bridge);
-/* Looks at the registers, and tells the client what is new; in an interrupt, or as one. */
-void soft_bridge_look(struct soft_bridge *bridge);
+/* Looks at the registers, and tells the client what is new; in an interrupt, or as one. Returns whether something was. */
+bool soft_bridge_look(struct soft_bridge *bridge);
 
 /* Has `pci` allocate its coherent memory from the bridge's windows, so that stock clients' buffers are what the peer stores into. */
 void soft_memory_attach(struct pci_dev *pci, struct soft_bridge *bridge);

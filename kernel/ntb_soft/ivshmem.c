@@ -26,6 +26,10 @@
 
 #define CABLE_MAGIC 0x31424e584c53544eull /* "NTSLXNB1" */
 
+/* An end that polls, and found nothing new in so many looks, looks so much less often until it finds something. */
+#define QUIET_LOOKS 256
+#define QUIET_FACTOR 8
+
 #define REGISTER_POSITION 8	/* number of this machine on the ivshmem server; 0 without one */
 #define REGISTER_DOORBELL 12	/* number of another << 16 | vector */
 
@@ -58,6 +62,7 @@ struct machine {
 	struct irq_work again;	/* looks once more, soon */
 	struct hrtimer timer;
 	ktime_t period;
+	u32 quiet;		/* looks without anything new, up to QUIET_LOOKS */
 	/* When the peer's beat changed last, and to what. */
 	u32 beat;
 	ktime_t beat_at;
@@ -122,13 +127,25 @@ static void look_again(struct irq_work *work)
 	soft_bridge_look(&container_of(work, struct machine, again)->bridge);
 }
 
+/* The time to the next look of the timer. */
+static ktime_t next_look(struct machine *machine, bool news)
+{
+	ktime_t seldom = min_t(ktime_t, QUIET_FACTOR * machine->period, ms_to_ktime(alive_ms / 10));
+
+	if (machine->rings)
+		return machine->period;
+	machine->quiet = news ? 0 : min_t(u32, machine->quiet + 1, QUIET_LOOKS);
+	return machine->quiet < QUIET_LOOKS ? machine->period : max_t(ktime_t, machine->period, seldom);
+}
+
 static enum hrtimer_restart look(struct hrtimer *timer)
 {
 	struct machine *machine = container_of(timer, struct machine, timer);
+	bool news;
 
 	WRITE_ONCE(machine->own->beat, machine->own->beat + 1);
-	soft_bridge_look(&machine->bridge);
-	hrtimer_forward_now(timer, machine->period);
+	news = soft_bridge_look(&machine->bridge);
+	hrtimer_forward_now(timer, next_look(machine, news));
 	return HRTIMER_RESTART;
 }
 
