@@ -27,10 +27,11 @@ done </modules/order
 mkdir /host /new /written
 mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose,msize=262144 host /host || stop "cannot mount the host's files"
 mount -t tmpfs none /written
-mkdir /written/upper /written/work /written/modules
-# The kernel's own NTB drivers, for who wants them: the first file system is gone after this.
-cp /modules/*.ko /written/modules
+mkdir /written/upper /written/work
 mount -t overlay -o lowerdir=/host,upperdir=/written/upper,workdir=/written/work none /new || stop "cannot mount the root"
+# The kernel's own NTB drivers, for who wants them: the first file system is gone after this.
+mkdir -p /new/run/crosslane-modules
+cp /modules/*.ko /new/run/crosslane-modules
 for place in proc sys dev; do mount --move /$place /new/$place || stop "/$place is missing"; done
 mkdir -p /new/dev/shm /new/dev/pts
 mount -t tmpfs none /new/dev/shm
