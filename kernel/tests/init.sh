@@ -17,7 +17,7 @@ load() {
 test_that() {
     name=$1
     shift
-    if said=$("$@" 2>&1); then echo "ok $name"; else echo "FAILED $name: $(echo "$said" | tail -n 3 | tr '\n' ' ')"; fi
+    if said=$("$@" 2>&1); then echo "ok $name"; else echo "$said" | sed 's/^/| /'; echo "FAILED $name: $(echo "$said" | tail -n 3 | tr '\n' ' ')"; fi
 }
 
 pingpong() {

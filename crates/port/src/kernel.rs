@@ -487,7 +487,7 @@ impl Port for KernelPort {
 
     /// As long as the peer has not released a range, programs of its host could still store into it.
     fn is_free(&self, window: usize, range: SegmentRange) -> bool {
-        let end = range.offset + range.len;
+        let end = range.offset.saturating_add(range.len);
         !self
             .quarantine
             .iter()

@@ -175,6 +175,7 @@ pub(super) fn carved_descriptors<C: Cable>(rig: &mut Rig<C>) {
     assert!(rig.cable.b().carve_outbound(0, range).is_err());
     rig.cable.a().free_inbound(0, range);
     settle(rig);
+    rig.until("the peer has let go of it", |rig| rig.cable.a().is_free(0, range));
     rig.cable.a().carve_inbound(0, range).expect("carves it again");
     rig.cable.b().carve_outbound(0, range).expect("it is another segment");
 }
