@@ -1,7 +1,7 @@
 //! The configuration file of one host's daemon.
 
 use crate::LabError;
-use crate::folder::Programs;
+use crate::folder::{Folder, ORDER, Programs};
 use crate::plan::{Cable, CableKind, MACHINE_CONTROL, Options, Posted};
 use crate::state::State;
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,14 @@ const MACHINES_RESUME_MS: u32 = 60_000;
 pub(crate) struct Order {
     pub(crate) options: Options,
     pub(crate) programs: Programs,
+}
+
+impl Order {
+    /// The order of the lab in `folder`.
+    pub(crate) fn read(folder: &Folder) -> Result<Self, LabError> {
+        let order = std::fs::read(folder.file(ORDER)).map_err(LabError::io("read the lab's order"))?;
+        serde_json::from_slice(&order).map_err(|e| LabError::Options(format!("the lab's order: {e}")))
+    }
 }
 
 #[derive(Serialize)]

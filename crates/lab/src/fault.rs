@@ -148,8 +148,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Starts a host's daemon again after [`Lab::kill_daemon`], or its machine after [`Lab::kill_host`], with the configuration that it had: a new life. Does not
-    /// wait for its links: see [`Lab::wait_links`] and [`Lab::wait_host`].
+    /// Starts a host's daemon again after [`Lab::kill_daemon`], or its machine after [`Lab::kill_host`], with the configuration
+    /// that it had: a new life. Does not wait for its links: see [`Lab::wait_links`] and [`Lab::wait_host`].
     ///
     /// # Errors
     /// [`LabError::NoHost`]; [`LabError::Refused`] if it runs or cannot be started.

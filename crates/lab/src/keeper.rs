@@ -70,9 +70,7 @@ impl Keeper {
         // A session of its own: Ctrl-C of the maker's terminal must not reach us; the end of the maker does.
         let _ = rustix::process::setsid();
         let lock = lock(&folder)?;
-        let order = fs::read(folder.file(folder::ORDER)).map_err(LabError::io("read the lab's order"))?;
-        let order: Order =
-            serde_json::from_slice(&order).map_err(|e| LabError::Options(format!("the lab's order: {e}")))?;
+        let order = Order::read(&folder)?;
         let (user, home) = leave_home()?;
         let networks = (0..order.options.hosts).map(|_| new_network()).collect::<Result<Vec<_>, _>>()?;
         enter_network(home.as_fd())?;

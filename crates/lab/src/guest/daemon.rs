@@ -1,13 +1,12 @@
 //! The daemon of a machine.
 
 use crate::config::Order;
-use crate::folder::{self, Folder};
+use crate::folder::Folder;
 use crate::machine::Ask;
 use crate::process::{Identity, KILL_PATIENCE};
 use crate::state::HostState;
 use crate::{LabError, query};
 use rustix::process::Signal;
-use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
@@ -22,10 +21,7 @@ pub(super) struct Daemon {
 impl Daemon {
     /// Starts the daemon of `host` of the lab in `folder`.
     pub(super) fn begin(folder: &Folder, host: &HostState) -> Result<Self, LabError> {
-        let order = fs::read(folder.file(folder::ORDER)).map_err(LabError::io("read the lab's order"))?;
-        let order: Order =
-            serde_json::from_slice(&order).map_err(|e| LabError::Options(format!("the lab's order: {e}")))?;
-        let daemon = Self { order, host: host.clone(), child: Mutex::default() };
+        let daemon = Self { order: Order::read(folder)?, host: host.clone(), child: Mutex::default() };
         daemon.start()?;
         Ok(daemon)
     }

@@ -43,6 +43,7 @@ impl Client {
                 return Err(ErrorKind::BrokenPipe.into());
             }
             match port.write(bytes) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => bytes = &bytes[written..],
                 Err(error) if error.kind() == ErrorKind::WouldBlock => wait_for(&*port, PollFlags::OUT)?,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -128,8 +129,8 @@ fn run(client: &Client, frames: Frames<File>, program: &Program) -> io::Result<F
         pump(child.stdout.take(), Kind::Output, client, &ended),
         pump(child.stderr.take(), Kind::Error, client, &ended),
     ];
-    let of_frames = client.clone();
-    let listener = thread::spawn(move || listen(frames, &to_input, group, &of_frames));
+    let (of_frames, over) = (client.clone(), ended.clone());
+    let listener = thread::spawn(move || listen(frames, &to_input, (group, &over), &of_frames));
     let status = child.wait();
     ended.store(true, Ordering::Release);
     for pump in pumps {
@@ -157,14 +158,17 @@ fn start(program: &Program) -> io::Result<Child> {
         .spawn()
 }
 
-/// Takes the client's frames until it is gone: kills the program then.
+/// Takes the client's frames until it is gone: kills the program then. What a program that has ended left behind lives on, as outside.
 fn listen(
     mut frames: Frames<File>,
     input: &Sender<Vec<u8>>,
-    group: Option<Pid>,
+    (group, ended): (Option<Pid>, &AtomicBool),
     client: &Client,
 ) -> io::Result<Frames<File>> {
-    let signal = |signal| group.map(|group| kill_process_group(group, signal));
+    // Behind its end its number may be another group's.
+    let signal = |signal| {
+        group.filter(|_| !ended.load(Ordering::Acquire)).map(|group| kill_process_group(group, signal))
+    };
     loop {
         match frames.next() {
             // Nobody feeds a program that has closed its input.
