@@ -24,6 +24,7 @@ mod producer;
 mod push;
 mod room;
 mod source;
+mod split;
 mod take;
 mod unfinished;
 

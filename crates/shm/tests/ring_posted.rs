@@ -10,6 +10,7 @@ use posted::duplex::Talk;
 use posted::ends::{Mutation, Pair, Setup};
 use posted::explorer::{Found, explore};
 use posted::resume::{self, Move};
+use posted::split::{self, Split};
 
 /// Ticks that stores may be under way: both ways alike, and one slower than the other. Below two a flight that ends too early shows
 /// nothing.
@@ -181,6 +182,27 @@ fn credit_that_rides_keeps_nobody_asleep() {
         let found = explore(|chooser| Talk::new(Setup { order, mutation, ..TALK }, chooser));
         assert!(found.wrong.expect("a run that goes wrong").contains("sleeps for ever"));
     }
+}
+
+fn splits(setup: split::Setup) -> Option<String> {
+    let found = explore(|chooser| Split::new(setup, chooser));
+    println!("{setup:?}: {} states, {:?}", found.states, found.wrong);
+    found.wrong
+}
+
+#[test]
+fn send_that_meets_the_end_of_the_ring_is_seen_as_a_whole() {
+    let ring = 8 * LINE;
+    for order in [AsMade, Combined] {
+        for ring_max in [ring, 2 * ring] {
+            let setup = split::Setup { order, ring_max, no_store_fence: false, in_two: false };
+            assert_eq!(splits(setup), None);
+            let wrong = splits(split::Setup { in_two: true, ..setup }).expect("a part of it");
+            assert!(wrong.contains("a part"), "{wrong}");
+        }
+    }
+    let setup = split::Setup { order: Combined, ring_max: ring, no_store_fence: true, in_two: false };
+    assert!(splits(setup).is_some());
 }
 
 fn moved(setup: resume::Setup) -> Option<String> {

@@ -318,8 +318,23 @@ impl Producer {
         Ok(())
     }
 
-    /// Piggybacks credit on the record that is being written, if any is due and the record has a free word behind its payload.
-    /// The record begins at byte `begin` of the segment and ends at position `after`.
+    /// Piggybacks credit on the record that is being written at byte `at` of the segment, if any is due.
+    #[inline(always)]
+    pub(super) fn carry_credit(
+        &self,
+        ring: &impl Store,
+        credits: &impl Credits,
+        header: &mut Header,
+        (at, begin): (usize, Begin),
+    ) {
+        if credits.is_offered() {
+            let after = begin.position.wrapping_add(header.span());
+            self.load_credit(ring, credits, header, (at, after));
+        }
+    }
+
+    /// Piggybacks credit on the record that is being written, if the record has a free word behind its payload. The record
+    /// begins at byte `begin` of the segment and ends at position `after`.
     #[cold]
     #[inline(never)]
     fn load_credit(
@@ -336,6 +351,16 @@ impl Producer {
             header.flags |= FLAG_CREDIT;
             ring.store_u64(begin + usize::try_from(place).unwrap_or(0), credit);
             self.rides.store(self.rides.load(Relaxed).wrapping_add(1), Relaxed);
+        }
+    }
+
+    /// The header word `word` with its time stamp, if records are stamped.
+    #[inline(always)]
+    pub(super) fn stamp_word(&self, word: u64) -> u64 {
+        match self.stamping.load(Relaxed) {
+            NO_STAMP => word,
+            OWN_TIME => stamped(word, clock::now()),
+            stamp => stamped(word, stamp.into()),
         }
     }
 
@@ -358,16 +383,8 @@ impl Producer {
         if let Err(failed) = fill(at + usize::try_from(header.payload_at()).unwrap_or(0)) {
             return Ok(Err(failed));
         }
-        if credits.is_offered() {
-            let after = begin.position.wrapping_add(header.span());
-            self.load_credit(ring, credits, &mut header, (at, after));
-        }
-        let word = header.to_word();
-        let word = match self.stamping.load(Relaxed) {
-            NO_STAMP => word,
-            OWN_TIME => stamped(word, clock::now()),
-            stamp => stamped(word, stamp.into()),
-        };
+        self.carry_credit(ring, credits, &mut header, (at, begin));
+        let word = self.stamp_word(header.to_word());
         // The note is stored before the stores to the ring, not between them: a receiver that polls the ring's cache line
         // would take the line away meanwhile.
         self.note.take(begin, word);
@@ -382,7 +399,7 @@ impl Producer {
 
     /// Where the next record begins.
     #[inline(always)]
-    fn begin(&self) -> Begin {
+    pub(super) fn begin(&self) -> Begin {
         Begin {
             position: self.position(),
             offset: self.offset.load(Relaxed),

@@ -142,10 +142,18 @@ impl Producer {
         while done < len
             && let Some(offer) = self.offer(ring, credits, len - done, cpu)?
         {
-            let put = self.put_by(ring, credits, (kind, gathers), offer.len as u64, cpu, |at| {
+            let copy = |at, part| {
                 let _span = COUNTED.then(|| account::sending(Function::CopyIn));
-                fill(at, done..done + offer.len)
-            })?;
+                fill(at, part)
+            };
+            if offer.len < len - done
+                && self.push_split(ring, credits, (kind, offer), done..len, cpu, copy)?
+            {
+                return Ok(Ok(len));
+            }
+            let part = done..done + offer.len;
+            let put =
+                self.put_by(ring, credits, (kind, gathers), offer.len as u64, cpu, |at| copy(at, part))?;
             match put {
                 Ok(()) => done += offer.len,
                 Err(failed) if done == 0 => return Ok(Err(failed)),

@@ -13,6 +13,7 @@ pub(crate) mod duplex;
 pub(crate) mod ends;
 pub(crate) mod explorer;
 pub(crate) mod resume;
+pub(crate) mod split;
 
 use crosslane_shm::{Load, Store};
 use explorer::Chooser;
