@@ -145,6 +145,18 @@ u64 control_heard(struct control_state *state)
 	return bits;
 }
 
+bool control_has_wake(struct control_state *state)
+{
+	unsigned long flags;
+	bool has;
+
+	spin_lock_irqsave(&state->lock, flags);
+	has = state->own &&
+	      (load(&state->own->missed) != state->missed_seen || load(&state->own->queued) != state->taken);
+	spin_unlock_irqrestore(&state->lock, flags);
+	return has;
+}
+
 enum control_wakes control_next_wake(struct control_state *state, u32 *handle)
 {
 	enum control_wakes result = CONTROL_NONE;

@@ -67,6 +67,8 @@ enum control_wakes {
 	CONTROL_ALL,	/* some were missed: all are to be woken */
 };
 
+/* Whether a wake has come. In any context. */
+bool control_has_wake(struct control_state *state);
 /* The next wake that has come. At most CONTROL_QUEUE one behind the other, however fast the peer is. */
 enum control_wakes control_next_wake(struct control_state *state, u32 *handle);
 /* Tells the peer how many wakes were taken. */

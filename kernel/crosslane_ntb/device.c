@@ -126,7 +126,7 @@ static long call(struct port *port, unsigned int command, union argument *argume
 		port_mask(port, argument->bits);
 		return 0;
 	case CROSSLANE_NTB_WAKER:
-		return port_add_waker(port, argument->waker.eventfd, &argument->waker.handle);
+		return port_add_waker(port, argument->waker.socket, argument->waker.word, &argument->waker.handle);
 	case CROSSLANE_NTB_DROP_WAKER:
 		return port_drop_waker(port, argument->word);
 	case CROSSLANE_NTB_BELL:

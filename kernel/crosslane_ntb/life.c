@@ -13,8 +13,6 @@
 #define AGAIN 20
 /* Scratchpad of the session words. */
 #define SESSION_PAD 0
-/* Most wakes that one interrupt serves. */
-#define WAKES_AT_ONCE 64
 
 static bool bridge_is_up(struct port *port)
 {
@@ -96,42 +94,41 @@ static bool make_ready(struct port *port)
 	return true;
 }
 
-/* Serves wakes that have come, `most` at once; false if there may be more. */
-static bool serve_wakes(struct port *port, u32 most)
+/* Serves wakes that have come; false if there may be more. */
+static bool serve_wakes(struct port *port)
 {
+	bool done = false;
 	u32 handle, served;
 
-	for (served = 0; served < most; served++) {
+	for (served = 0; served < CONTROL_QUEUE && !done; served++) {
 		switch (control_next_wake(&port->control, &handle)) {
 		case CONTROL_ONE:
 			wakers_wake(&port->wakers, handle);
-			continue;
+			break;
 		case CONTROL_ALL:
-			WRITE_ONCE(port->wake_all, true);
-			return false;
+			wakers_wake_all(&port->wakers);
+			/* A peer that rings without end has this seldom. */
+			usleep_range(500, 1000);
+			break;
 		case CONTROL_NONE:
-			if (served)
-				control_acknowledge(&port->control);
-			return true;
+			done = true;
+			break;
 		}
 	}
-	return false;
+	if (served > 1 || !done)
+		control_acknowledge(&port->control);
+	return done;
 }
 
 /*
  * A peer that rings without end keeps a worker busy, and no interrupt. Each sleeper is woken once for each time that it sleeps, however
  * often it is rung.
  */
-static void serve_rest(struct work_struct *work)
+static void serve(struct work_struct *work)
 {
 	struct port *port = container_of(work, struct port, wakes);
 
-	if (xchg(&port->wake_all, false)) {
-		wakers_wake_all(&port->wakers);
-		usleep_range(500, 1000);
-	}
-	control_acknowledge(&port->control);
-	if (!serve_wakes(port, CONTROL_QUEUE)) {
+	if (!serve_wakes(port)) {
 		cond_resched();
 		queue_work(system_highpri_wq, &port->wakes);
 	}
@@ -143,7 +140,7 @@ static void hear(struct port *port)
 	unsigned long flags;
 	u64 heard;
 
-	if (!serve_wakes(port, WAKES_AT_ONCE))
+	if (control_has_wake(&port->control))
 		queue_work(system_highpri_wq, &port->wakes);
 	heard = control_heard(&port->control);
 	if (!heard)
@@ -258,7 +255,7 @@ int life_attach(struct port *port)
 	port->data_bell = BIT_ULL(__ffs64(bells));
 	port->session_bell = BIT_ULL(__ffs64(bells & ~port->data_bell));
 	INIT_DELAYED_WORK(&port->step, step);
-	INIT_WORK(&port->wakes, serve_rest);
+	INIT_WORK(&port->wakes, serve);
 	error = ntb_set_ctx(port->ntb, port, &port_ops);
 	if (!error)
 		ntb_db_clear_mask(port->ntb, port->data_bell | port->session_bell);

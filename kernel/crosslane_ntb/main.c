@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /* crosslane_ntb: gives NTB cables to the Crosslane daemon. One device for each bridge that Linux has a driver for. */
+#include "descriptor.h"
 #include "device.h"
 #include "port.h"
-#include "segment.h"
 
 #include <linux/module.h>
 #include <linux/ntb.h>
@@ -86,13 +86,13 @@ static struct ntb_client client = {
 
 static int __init crosslane_init(void)
 {
-	int error = segment_start();
+	int error = descriptor_start();
 
 	if (error)
 		return error;
 	error = ntb_register_client(&client);
 	if (error)
-		segment_stop();
+		descriptor_stop();
 	return error;
 }
 module_init(crosslane_init);
@@ -100,7 +100,7 @@ module_init(crosslane_init);
 static void __exit crosslane_exit(void)
 {
 	ntb_unregister_client(&client);
-	segment_stop();
+	descriptor_stop();
 }
 module_exit(crosslane_exit);
 

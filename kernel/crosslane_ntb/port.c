@@ -389,10 +389,10 @@ int port_ring(struct port *port, u64 bits)
 	return control_ring(&port->control, bits) ? 0 : -ENOTCONN;
 }
 
-int port_add_waker(struct port *port, int eventfd, u32 *handle)
+int port_add_waker(struct port *port, int descriptor, u64 word, u32 *handle)
 {
 	lockdep_assert_held(&port->lock);
-	return READ_ONCE(port->up) ? wakers_add(&port->wakers, eventfd, handle) : -ENOTCONN;
+	return READ_ONCE(port->up) ? wakers_add(&port->wakers, descriptor, word, handle) : -ENOTCONN;
 }
 
 int port_drop_waker(struct port *port, u32 handle)

@@ -63,8 +63,7 @@ struct port {
 
 	struct control_state control;
 	struct wakers wakers;
-	struct work_struct wakes;	/* wakes that an interrupt has no time for */
-	bool wake_all;
+	struct work_struct wakes;	/* serves wakes, which an interrupt cannot */
 	u64 data_bell, session_bell;	/* the bridge's doorbells: for `control`, and for a new session word */
 
 	spinlock_t events;	/* all below; taken in interrupts */
@@ -95,7 +94,7 @@ int port_read_pad(struct port *port, u32 index, u32 *value);
 int port_write_peer_pad(struct port *port, u32 index, u32 value);
 int port_ring(struct port *port, u64 bits);
 void port_mask(struct port *port, u64 bits);
-int port_add_waker(struct port *port, int eventfd, u32 *handle);
+int port_add_waker(struct port *port, int descriptor, u64 word, u32 *handle);
 int port_drop_waker(struct port *port, u32 handle);
 /* A descriptor in this process. */
 int port_bell(struct port *port, u32 handle);

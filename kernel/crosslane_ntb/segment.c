@@ -10,17 +10,13 @@
 
 #include "compat.h"
 #include "crosslane_ntb.h"
+#include "descriptor.h"
 #include "own_pages.h"
 
-#include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/mm.h>
 #include <linux/module.h>
-#include <linux/mount.h>
-#include <linux/pseudo_fs.h>
 #include <linux/slab.h>
-
-static struct vfsmount *segment_mount;
 
 static unsigned long pages(struct segment *segment)
 {
@@ -143,7 +139,7 @@ struct segment *segment_new(const struct crosslane_ntb_range *range, segment_fra
 	segment->frame = frame;
 	segment->memory = memory;
 	segment->live = true;
-	inode = alloc_anon_inode(segment_mount->mnt_sb);
+	inode = descriptor_inode();
 	if (IS_ERR(inode)) {
 		segment_put(segment);
 		return ERR_CAST(inode);
@@ -154,25 +150,13 @@ struct segment *segment_new(const struct crosslane_ntb_range *range, segment_fra
 
 int segment_descriptor(struct segment *segment)
 {
-	struct file *file;
 	int descriptor;
 
-	descriptor = get_unused_fd_flags(O_CLOEXEC);
-	if (descriptor < 0)
-		return descriptor;
-	ihold(segment->inode);
-	/* The file's end gives it back. */
-	__module_get(THIS_MODULE);
-	file = alloc_file_pseudo(segment->inode, segment_mount, "crosslane", O_RDWR, &segment_fops);
-	if (IS_ERR(file)) {
-		module_put(THIS_MODULE);
-		iput(segment->inode);
-		put_unused_fd(descriptor);
-		return PTR_ERR(file);
-	}
+	/* Before others can close it. */
 	kref_get(&segment->users);
-	file->private_data = segment;
-	fd_install(descriptor, file);
+	descriptor = descriptor_new(segment->inode, &segment_fops, segment, O_RDWR);
+	if (descriptor < 0)
+		segment_put(segment);
 	return descriptor;
 }
 
@@ -199,28 +183,4 @@ void segment_end(struct segment *segment, bool keep)
 	up_write(&segment->lock);
 	/* Whoever was in segment_fault() has inserted its frame before this, whoever comes later gets a page of its own. */
 	unmap_mapping_range(segment->inode->i_mapping, 0, 0, 1);
-}
-
-static int segment_init_fs(struct fs_context *context)
-{
-	return init_pseudo(context, CROSSLANE_NTB_SEGMENT_MAGIC) ? 0 : -ENOMEM;
-}
-
-static struct file_system_type segment_fs = {
-	/* No owner: its mount lives as long as the module, and must not keep it. */
-	.name = "crosslane",
-	.init_fs_context = segment_init_fs,
-	.kill_sb = kill_anon_super,
-};
-
-int segment_start(void)
-{
-	/* Not registered: nobody can mount it. */
-	segment_mount = kern_mount(&segment_fs);
-	return PTR_ERR_OR_ZERO(segment_mount);
-}
-
-void segment_stop(void)
-{
-	kern_unmount(segment_mount);
 }

@@ -36,9 +36,6 @@ struct segment {
 	struct inode *inode;	/* its address space knows all mappings of this range */
 };
 
-int segment_start(void);
-void segment_stop(void);
-
 /* A segment that is live, for one user; `frame(memory, i)` must answer until segment_end() has returned. */
 struct segment *segment_new(const struct crosslane_ntb_range *range, segment_frame frame, void *memory);
 /* A new descriptor of it in this process, close-on-exec. */

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "wakers.h"
 
-#include "compat.h"
+#include "descriptor.h"
 #include "port.h"
 
-#include <linux/anon_inodes.h>
-#include <linux/eventfd.h>
 #include <linux/fs.h>
 #include <linux/module.h>
-#include <linux/poll.h>
+#include <linux/net.h>
+#include <linux/refcount.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
+#include <linux/uio.h>
+#include <net/sock.h>
 
 struct waker {
-	struct eventfd_ctx *event;
+	refcount_t users;	/* its slot, and who wakes it now */
+	struct socket *socket;
+	u64 word;
 	u32 handle;
 };
 
@@ -23,58 +27,74 @@ static u32 slot_of(u32 handle)
 
 void wakers_init(struct wakers *wakers)
 {
-	xa_init_flags(&wakers->slots, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ);
+	xa_init_flags(&wakers->slots, XA_FLAGS_ALLOC);
 	wakers->generation = 0;
 }
 
-int wakers_add(struct wakers *wakers, int eventfd, u32 *handle)
+static void put(struct waker *waker)
 {
-	struct waker *waker = kzalloc(sizeof(*waker), GFP_KERNEL_ACCOUNT);
+	if (!refcount_dec_and_test(&waker->users))
+		return;
+	sockfd_put(waker->socket);
+	kfree(waker);
+}
+
+static int enter(struct wakers *wakers, struct waker *waker, u32 *handle)
+{
 	int error;
 	u32 slot;
 
-	if (!waker)
-		return -ENOMEM;
-	waker->event = eventfd_ctx_fdget(eventfd);
-	if (IS_ERR(waker->event)) {
-		error = PTR_ERR(waker->event);
-		goto free;
-	}
-	xa_lock_irq(&wakers->slots);
+	xa_lock(&wakers->slots);
 	error = __xa_alloc(&wakers->slots, &slot, waker, XA_LIMIT(0, WAKERS_SLOTS - 1), GFP_KERNEL_ACCOUNT);
 	if (!error) {
 		waker->handle = wakers->generation++ * WAKERS_SLOTS + slot;
 		*handle = waker->handle;
 	}
-	xa_unlock_irq(&wakers->slots);
-	if (!error)
-		return 0;
-	eventfd_ctx_put(waker->event);
-free:
-	kfree(waker);
+	xa_unlock(&wakers->slots);
 	return error == -EBUSY ? -ENOSPC : error;
 }
 
-static void release(struct waker *waker)
+int wakers_add(struct wakers *wakers, int descriptor, u64 word, u32 *handle)
 {
-	eventfd_ctx_put(waker->event);
-	kfree(waker);
+	struct waker *waker;
+	struct socket *socket;
+	int error;
+
+	socket = sockfd_lookup(descriptor, &error);
+	if (!socket)
+		return error == -EBADF ? error : -EINVAL;
+	waker = kzalloc(sizeof(*waker), GFP_KERNEL_ACCOUNT);
+	if (!waker) {
+		sockfd_put(socket);
+		return -ENOMEM;
+	}
+	refcount_set(&waker->users, 1);
+	waker->socket = socket;
+	waker->word = word;
+	/* To send by others could wait, or reach another machine. */
+	if (socket->sk->sk_family == AF_UNIX && socket->type == SOCK_DGRAM)
+		error = enter(wakers, waker, handle);
+	else
+		error = -EINVAL;
+	if (error)
+		put(waker);
+	return error;
 }
 
 int wakers_remove(struct wakers *wakers, u32 handle)
 {
 	struct waker *waker;
 
-	xa_lock_irq(&wakers->slots);
+	xa_lock(&wakers->slots);
 	waker = xa_load(&wakers->slots, slot_of(handle));
 	if (waker && waker->handle == handle)
 		__xa_erase(&wakers->slots, slot_of(handle));
 	else
 		waker = NULL;
-	xa_unlock_irq(&wakers->slots);
+	xa_unlock(&wakers->slots);
 	if (!waker)
 		return -ENOENT;
-	release(waker);
+	put(waker);
 	return 0;
 }
 
@@ -84,35 +104,54 @@ void wakers_clear(struct wakers *wakers)
 	unsigned long slot;
 
 	xa_for_each(&wakers->slots, slot, waker) {
-		xa_erase_irq(&wakers->slots, slot);
-		release(waker);
+		xa_erase(&wakers->slots, slot);
+		put(waker);
 	}
 	xa_destroy(&wakers->slots);
+}
+
+/* A full queue means that the sleeper is awake, or about to be; a sleeper that is gone does not mind. */
+static void send(struct waker *waker)
+{
+	struct msghdr message = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
+	__be64 words[2] = { 0, cpu_to_be64(waker->word) };
+	struct kvec bytes = { .iov_base = words, .iov_len = sizeof(words) };
+
+	kernel_sendmsg(waker->socket, &message, &bytes, 1, sizeof(words));
 }
 
 void wakers_wake(struct wakers *wakers, u32 handle)
 {
 	struct waker *waker;
-	unsigned long flags;
 
-	xa_lock_irqsave(&wakers->slots, flags);
+	xa_lock(&wakers->slots);
 	waker = xa_load(&wakers->slots, slot_of(handle));
 	if (waker && waker->handle == handle)
-		compat_eventfd_signal(waker->event);
-	xa_unlock_irqrestore(&wakers->slots, flags);
+		refcount_inc(&waker->users);
+	else
+		waker = NULL;
+	xa_unlock(&wakers->slots);
+	if (!waker)
+		return;
+	send(waker);
+	put(waker);
 }
 
 void wakers_wake_all(struct wakers *wakers)
 {
-	unsigned long flags, slot = 0;
+	unsigned long slot = 0;
 	struct waker *waker;
 
 	do {
-		xa_lock_irqsave(&wakers->slots, flags);
+		xa_lock(&wakers->slots);
 		waker = xa_find(&wakers->slots, &slot, WAKERS_SLOTS - 1, XA_PRESENT);
 		if (waker)
-			compat_eventfd_signal(waker->event);
-		xa_unlock_irqrestore(&wakers->slots, flags);
+			refcount_inc(&waker->users);
+		xa_unlock(&wakers->slots);
+		if (waker) {
+			send(waker);
+			put(waker);
+		}
 		slot++;
 		cond_resched();
 	} while (waker);
@@ -158,7 +197,7 @@ int bell_descriptor(struct port *port, u64 life, u32 handle)
 	bell->life = life;
 	bell->handle = handle;
 	kref_get(&port->users);
-	descriptor = anon_inode_getfd("[crosslane-bell]", &bell_fops, bell, O_WRONLY | O_CLOEXEC);
+	descriptor = descriptor_new(NULL, &bell_fops, bell, O_WRONLY);
 	if (descriptor < 0) {
 		port_put(port);
 		kfree(bell);

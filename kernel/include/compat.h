@@ -6,7 +6,6 @@
 #ifndef CROSSLANE_COMPAT_H
 #define CROSSLANE_COMPAT_H
 
-#include <linux/eventfd.h>
 #include <linux/hrtimer.h>
 #include <linux/mm.h>
 #include <linux/timer.h>
@@ -29,16 +28,6 @@ static inline void compat_vm_flags_mod(struct vm_area_struct *vma, vm_flags_t se
 	vm_flags_mod(vma, set, clear);
 #else
 	vma->vm_flags = (vma->vm_flags | set) & ~clear;
-#endif
-}
-
-/* 6.8 took the count away: an event counts as one. */
-static inline void compat_eventfd_signal(struct eventfd_ctx *event)
-{
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
-	eventfd_signal(event);
-#else
-	eventfd_signal(event, 1);
 #endif
 }
 

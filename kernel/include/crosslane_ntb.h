@@ -19,7 +19,7 @@
 #define CROSSLANE_NTB_PADS 32
 #define CROSSLANE_NTB_DOORBELLS 64
 
-/* What statfs() says of the descriptor of a carved range: nobody but the module can make one. */
+/* What statfs() says of the descriptor of a carved range, and of a bell: nobody but the module can make one. */
 #define CROSSLANE_NTB_SEGMENT_MAGIC 0x584c5347
 
 /* One memory window, of both directions. */
@@ -66,8 +66,9 @@ struct crosslane_ntb_register {
 
 /* A sleeper that programs of the peer's host may wake. */
 struct crosslane_ntb_waker {
-	__s32 eventfd;
+	__s32 socket;		/* a datagram socket of family AF_UNIX, connected to the sleeper's */
 	__u32 handle;		/* filled in: by it the peer's daemon gets a bell (CROSSLANE_NTB_BELL); no later waker has the same */
+	__u64 word;		/* what wakes: a datagram of 16 bytes, eight zeros and this word, the highest byte first */
 };
 
 enum crosslane_ntb_event_kind {
@@ -105,14 +106,14 @@ struct crosslane_ntb_event {
 /* The doorbell bits that make no event; initially none. */
 #define CROSSLANE_NTB_MASK _IOW(CROSSLANE_NTB_IOC, 8, __u64)
 /*
- * Makes a waker of an eventfd; it ends with CROSSLANE_NTB_DROP_WAKER (its handle), or with the link's life. ENOSPC beyond 65536. It may be
- * woken without having been rung, where many were.
+ * Makes a waker of a socket; it ends with CROSSLANE_NTB_DROP_WAKER (its handle), or with the link's life. EINVAL if it is no such socket,
+ * ENOSPC beyond 65536. It may be woken without having been rung, where many were.
  */
 #define CROSSLANE_NTB_WAKER _IOWR(CROSSLANE_NTB_IOC, 9, struct crosslane_ntb_waker)
 #define CROSSLANE_NTB_DROP_WAKER _IOW(CROSSLANE_NTB_IOC, 10, __u32)
 /*
  * A descriptor for a handle of the peer's, which can be passed to another process: each write() to it, of whatever, wakes that sleeper,
- * and all that was stored through windows before is there when it wakes. ENOTCONN behind the link's life.
+ * and all that was stored through windows before is there when it wakes. A write never waits. ENOTCONN behind the link's life.
  */
 #define CROSSLANE_NTB_BELL _IOW(CROSSLANE_NTB_IOC, 11, __u32)
 

@@ -7,6 +7,8 @@
 
 #include <pthread.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 
 #define WORKERS 3
@@ -81,6 +83,22 @@ static void keep(struct fuzzer *fuzzer, int fd)
 	*slot = fd;
 }
 
+/* A datagram socket that is connected to itself: it hears its own wakes. */
+static int waker_socket(void)
+{
+	struct sockaddr_un name = { .sun_family = AF_UNIX };
+	socklen_t len = sizeof(sa_family_t);
+	int own = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+
+	/* The kernel chooses the name. */
+	if (own < 0 || bind(own, (struct sockaddr *)&name, len))
+		return own;
+	len = sizeof(name);
+	if (!getsockname(own, (struct sockaddr *)&name, &len) && connect(own, (struct sockaddr *)&name, len))
+		errno = 0;
+	return own;
+}
+
 static void fill(struct fuzzer *fuzzer, unsigned command, void *argument)
 {
 	struct crosslane_ntb_range *range = argument;
@@ -113,7 +131,7 @@ static void fill(struct fuzzer *fuzzer, unsigned command, void *argument)
 		*pad = (struct crosslane_ntb_register){ below(fuzzer, 36), next(&fuzzer->random) };
 		break;
 	case 9:
-		*waker = (struct crosslane_ntb_waker){ .eventfd = below(fuzzer, 2) ? fuzzer->kept[0] : descriptor(fuzzer) };
+		*waker = (struct crosslane_ntb_waker){ .socket = below(fuzzer, 2) ? fuzzer->kept[0] : descriptor(fuzzer) };
 		break;
 	case 10:
 	case 11:
@@ -199,7 +217,7 @@ static void random_file_call(struct fuzzer *fuzzer)
 			errno = 0;
 		break;
 	case 2:
-		keep(fuzzer, eventfd(0, EFD_NONBLOCK));
+		keep(fuzzer, below(fuzzer, 2) ? eventfd(0, EFD_NONBLOCK) : waker_socket());
 		break;
 	case 3:
 		keep(fuzzer, open(below(fuzzer, 2) ? "/dev/crosslane0" : "/dev/crosslane1", O_RDWR | O_NONBLOCK));
@@ -218,7 +236,7 @@ static void *fuzz_thread(void *seed)
 
 	for (i = 0; i < KEPT; i++)
 		fuzzer.kept[i] = -1;
-	fuzzer.kept[0] = eventfd(0, EFD_NONBLOCK);
+	fuzzer.kept[0] = waker_socket();
 	for (;;) {
 		switch (below(&fuzzer, 8)) {
 		case 0:

@@ -88,6 +88,8 @@ void doorbells_come_masked_and_unmasked(void);
 void scratchpads_are_the_peers_to_write(void);
 void bell_wakes_its_sleeper_and_nobody_else(void);
 void bell_of_a_waker_that_was_dropped_wakes_nobody(void);
+void waker_of_anything_but_a_local_datagram_socket_is_refused(void);
+void sleeper_that_cannot_be_woken_keeps_nobody(void);
 void flood_of_bells_loses_none(void);
 void bells_end_with_the_links_life(void);
 /* between.c */

@@ -249,6 +249,20 @@ iperf() {
     wait $!
 }
 
+# Programs that send seldom sleep in between, and are woken by bells: each end holds one of the other's.
+bells() {
+    CROSSLANE_SOCKET=/run/h2.sock nsenter -t $second -n crosslane run -- iperf3 -s -1 >/run/server.log 2>&1 &
+    server=$!
+    sleep 3
+    CROSSLANE_SOCKET=/run/h1.sock nsenter -t $first -n crosslane run -- iperf3 -c 10.86.0.2 -b 16K -l 100 -t 6 >/run/client.log &
+    client=$!
+    sleep 5
+    ls -l $(pidof iperf3 | sed 's|[0-9]*|/proc/&/fd|g') >/run/held.log
+    held=$(grep -c ' -> /crosslane' /run/held.log)
+    wait $server $client
+    [ "$held" -ge 2 ] || { echo "$held bells"; cat /run/*.log; return 1; }
+}
+
 # What is in the violations' counters of both hosts.
 no_violations() {
     for socket in /run/h1.sock /run/h2.sock; do
@@ -271,6 +285,7 @@ streams() {
     host 2 b $second
     test_that daemons_see_each_other_over_bridges daemons
     test_that unmodified_iperf3_goes_by_a_stream_over_bridges iperf
+    test_that sleeping_programs_wake_each_other_by_bells bells
     test_that nobody_breaks_the_protocol_over_bridges no_violations
 }
 

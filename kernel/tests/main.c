@@ -50,6 +50,8 @@ static const struct test alone[] = {
 	TEST(scratchpads_are_the_peers_to_write),
 	TEST(bell_wakes_its_sleeper_and_nobody_else),
 	TEST(bell_of_a_waker_that_was_dropped_wakes_nobody),
+	TEST(waker_of_anything_but_a_local_datagram_socket_is_refused),
+	TEST(sleeper_that_cannot_be_woken_keeps_nobody),
 	TEST(flood_of_bells_loses_none),
 	TEST(bells_end_with_the_links_life),
 };

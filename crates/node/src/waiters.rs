@@ -51,11 +51,12 @@ impl Waiters {
         self.all.get(&id)
     }
 
-    /// Ends a waiter.
-    pub fn remove(&mut self, id: WaiterId) {
-        if let Some(waiter) = self.all.remove(&id) {
-            waiter.event.discard();
-        }
+    /// Ends a waiter; the word of its wakes.
+    pub fn remove(&mut self, id: WaiterId) -> Option<u64> {
+        let waiter = self.all.remove(&id)?;
+        let word = waiter.event.word();
+        waiter.event.discard();
+        Some(word)
     }
 
     /// Keeps room for about so many.

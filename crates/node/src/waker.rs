@@ -162,7 +162,9 @@ impl Host {
     /// A session is gone, with its waiters.
     pub fn remove_waiters(&mut self, waiters: impl IntoIterator<Item = WaiterId>) {
         for waiter in waiters {
-            self.waiters.remove(waiter);
+            if let Some(word) = self.waiters.remove(waiter) {
+                self.cables.iter_mut().for_each(|cable| cable.forget_wakers(word));
+            }
         }
     }
 

@@ -10,7 +10,7 @@ pub const WINDOWS: usize = 8;
 pub const PADS: usize = 32;
 /// Doorbells of a port.
 pub const DOORBELLS: u32 = 64;
-/// What `statfs` says of the descriptor of a carved range: nobody but the module can make one.
+/// What `statfs` says of the descriptor of a carved range, and of a bell: nobody but the module can make one.
 pub const SEGMENT_MAGIC: u32 = 0x584c_5347;
 
 /// `struct crosslane_ntb_window`.
@@ -77,10 +77,12 @@ pub struct Register {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waker {
-    /// The sleeper's eventfd.
-    pub eventfd: i32,
+    /// A datagram socket of family `AF_UNIX`, connected to the sleeper's.
+    pub socket: i32,
     /// By which the peer gets a bell for it.
     pub handle: u32,
+    /// What wakes: a datagram of eight zeros and this word, the highest byte first.
+    pub word: u64,
 }
 
 /// `struct crosslane_ntb_event`.

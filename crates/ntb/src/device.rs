@@ -124,12 +124,13 @@ impl Device {
         self.set::<{ abi::MASK }, _>(bits)
     }
 
-    /// A handle by which the peer may wake whoever waits for this eventfd, in this life of the link.
+    /// A handle by which the peer may wake the sleeper that this socket is connected to, in this life of the link: the module sends `word`
+    /// ([`Waker::word`]).
     ///
     /// # Errors
-    /// `ENOTCONN`, `ENOSPC` beyond 65536, `EINVAL`: it is no eventfd.
-    pub fn waker(&self, eventfd: BorrowedFd<'_>) -> Result<u32> {
-        let mut waker = Waker { eventfd: eventfd.as_raw_fd(), handle: 0 };
+    /// `ENOTCONN`, `ENOSPC` beyond 65536, `EINVAL`: it is no datagram socket of family `AF_UNIX`.
+    pub fn waker(&self, socket: BorrowedFd<'_>, word: u64) -> Result<u32> {
+        let mut waker = Waker { socket: socket.as_raw_fd(), handle: 0, word };
         // SAFETY: the call reads one `Waker`, and fills it in.
         unsafe { ioctl(&self.fd, Updater::<{ abi::WAKER }, Waker>::new(&mut waker)) }?;
         Ok(waker.handle)

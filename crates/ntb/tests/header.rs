@@ -37,7 +37,7 @@ fn abi_is_the_header() {
     fields!(out, "translate", Translate: window, reserved, len);
     fields!(out, "range", Range: window, side, offset, len);
     fields!(out, "register", Register: index, value);
-    fields!(out, "waker", Waker: eventfd, handle);
+    fields!(out, "waker", Waker: socket, handle, word);
     fields!(out, "event", Event: kind, reserved, doorbells, life);
     numbers!(out: "VERSION" abi::VERSION, "DOORBELLS" abi::DOORBELLS, "WINDOWS" count(abi::WINDOWS), "PADS" count(abi::PADS));
     numbers!(out: "INFO" abi::INFO, "TRANSLATE" abi::TRANSLATE, "CARVE" abi::CARVE, "TAKE_BACK" abi::TAKE_BACK, "LINK" abi::LINK);

@@ -16,7 +16,7 @@ use crosslane_wire::{Caching, MemoryKind, SegmentInfo, SegmentRange};
 use lane::{Frame, LANE, Lane, Nonsense};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::io::Errno;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -79,6 +79,8 @@ struct Life {
     queue: VecDeque<Frame>,
     /// The peer's segments: whether each can be given out still.
     peer: Vec<Translation<bool>>,
+    /// The module's handles of this host's wake events, by the words of their wakes.
+    wakers: HashMap<u64, u32>,
 }
 
 impl KernelPort {
@@ -158,7 +160,8 @@ impl KernelPort {
             Ok(lane) => {
                 let peer = self.own.iter().map(|_| Translation::new(0)).collect();
                 let queue = VecDeque::new();
-                self.life = Some(Life { lane, greeted: false, ready: false, queue, peer });
+                self.life =
+                    Some(Life { lane, greeted: false, ready: false, queue, peer, wakers: HashMap::new() });
                 let _ = self.device.write_peer_pad(LANE_PAD, 1).and_then(|()| self.device.ring(FRAMES));
                 self.take_frames();
             }
@@ -525,13 +528,35 @@ impl Port for KernelPort {
         Ok(Outbound::map(&self.carve_outbound(window, range)?)?)
     }
 
-    fn export_waker(&mut self, _waker: BorrowedFd<'_>) -> Result<u64, PortError> {
-        Err(PortError::Unsupported("export wakers"))
+    /// All programs of the peer that may wake one sleeper do it by one handle: it gives none of them anything that is another's.
+    fn export_waker(&mut self, waker: BorrowedFd<'_>, word: u64) -> Result<u64, PortError> {
+        if let Some(handle) = self.live()?.wakers.get(&word) {
+            return Ok((*handle).into());
+        }
+        let handle = match self.device.waker(waker, word) {
+            Err(Errno::NOTCONN) => return Err(PortError::Down),
+            Err(Errno::NOSPC) => return Err(PortError::Full("wakers")),
+            made => made.map_err(PortError::system("a waker"))?,
+        };
+        self.live()?.wakers.insert(word, handle);
+        Ok(handle.into())
     }
 
-    fn import_waker(&mut self, _handle: u64) -> Result<Option<OwnedFd>, PortError> {
+    fn forget_wakers(&mut self, word: u64) {
+        if let Some(handle) = self.life.as_mut().and_then(|life| life.wakers.remove(&word)) {
+            // A life that has just ended has none any more.
+            let _ = self.device.drop_waker(handle);
+        }
+    }
+
+    /// A bell: its writer wakes the sleeper by way of the modules of both hosts.
+    fn import_waker(&mut self, handle: u64) -> Result<Option<OwnedFd>, PortError> {
         self.live()?;
-        Ok(None)
+        let Ok(handle) = u32::try_from(handle) else { return Ok(None) };
+        match self.device.bell(handle) {
+            Err(Errno::NOTCONN) => Err(PortError::Down),
+            bell => Ok(bell.ok()),
+        }
     }
 }
 

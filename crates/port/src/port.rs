@@ -141,15 +141,19 @@ pub trait Port: Send {
     /// As [`Self::carve_outbound`], mapped for the daemon itself. Same errors, but never `Unsupported`.
     fn map_outbound(&mut self, window: usize, range: SegmentRange) -> Result<Self::Outbound, PortError>;
 
-    /// Exports a waker of one of this host's wake events to the peer, and returns the handle under which the peer imports it, once.
+    /// Exports a waker of one of this host's wake events, whose wakes contain `word`, to the peer, and returns the handle under which the
+    /// peer imports it.
     ///
     /// # Errors
     /// [`PortError::Down`], [`PortError::Unsupported`] on ports that cannot (then the daemons wake for the programs),
     /// [`PortError::Full`], or a system error.
-    fn export_waker(&mut self, waker: BorrowedFd<'_>) -> Result<u64, PortError>;
+    fn export_waker(&mut self, waker: BorrowedFd<'_>, word: u64) -> Result<u64, PortError>;
 
-    /// Imports the socket of a waker under a handle of the peer ([`crosslane_shm::wake::Waker`]); `None` if this port has
-    /// no descriptors, or no room for one: then the daemons forward wakes. A wake by the socket never blocks.
+    /// The wake event whose wakes contain `word` is no more: nothing needs to be kept for wakers of it.
+    fn forget_wakers(&mut self, _word: u64) {}
+
+    /// Imports the descriptor of a waker under a handle of the peer ([`crosslane_shm::wake::Waker`]); `None` if this port has
+    /// no descriptors, or no room for one: then the daemons forward wakes. A wake by it never blocks.
     ///
     /// # Errors
     /// [`PortError::NotThere`] if the peer exported no such waker within a few milliseconds; [`PortError::Down`].

@@ -244,7 +244,7 @@ impl Port for PostedPort {
         Ok(Outbound::map(&queue)?)
     }
 
-    fn export_waker(&mut self, _bell: BorrowedFd<'_>) -> Result<u64, PortError> {
+    fn export_waker(&mut self, _waker: BorrowedFd<'_>, _word: u64) -> Result<u64, PortError> {
         // A wake would overtake the stores that caused it.
         if self.is_up() { Err(PortError::Unsupported("hand over wakers")) } else { Err(PortError::Down) }
     }

@@ -328,7 +328,7 @@ impl Port for SimPort {
         Ok(SimOutbound { world: self.world.clone(), side: self.side, memory })
     }
 
-    fn export_waker(&mut self, _bell: BorrowedFd<'_>) -> Result<u64, PortError> {
+    fn export_waker(&mut self, _waker: BorrowedFd<'_>, _word: u64) -> Result<u64, PortError> {
         Err(PortError::Unsupported("export wakers"))
     }
 

@@ -343,7 +343,7 @@ impl Port for SoftPort {
         Ok(view.ok_or_else(no_room)??)
     }
 
-    fn export_waker(&mut self, waker: BorrowedFd<'_>) -> Result<u64, PortError> {
+    fn export_waker(&mut self, waker: BorrowedFd<'_>, _word: u64) -> Result<u64, PortError> {
         let outcome = self.live()?.export_waker(waker);
         self.sent(outcome)?.ok_or(PortError::Full("frames to a peer that does not read"))
     }

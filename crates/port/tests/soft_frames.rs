@@ -178,7 +178,7 @@ fn call(port: &mut SoftPort, call: Call) {
         }),
         Call::Free(at, range) => port.free_inbound(window(at), range.range()),
         Call::Inbound(at, pages) => drop(port.set_inbound(window(at), u64::from(pages) * PAGE)),
-        Call::Export => drop(port.export_waker(Fd::Waker.make().unwrap().as_fd())),
+        Call::Export => drop(port.export_waker(Fd::Waker.make().unwrap().as_fd(), 1)),
         Call::Import(handle) => {
             check(port.import_waker(handle.into()), |fd| {
                 assert!(fd.is_none_or(|fd| wake::check(fd).is_ok()))

@@ -30,7 +30,7 @@ fn live(a: &mut SoftPort, b: &mut SoftPort) {
         let range = SegmentRange { offset: index * 4096, len: 4096 };
         a.carve_inbound(0, range).unwrap();
         b.carve_outbound(0, range).unwrap();
-        let waker = a.export_waker(Receiver::new().unwrap().waker().unwrap().as_fd()).unwrap();
+        let waker = a.export_waker(Receiver::new().unwrap().waker().unwrap().as_fd(), 1).unwrap();
         if index % 3 != 0 {
             b.import_waker(waker).unwrap();
         }

@@ -27,7 +27,7 @@ fn leak_no_wakers_of_fifty_thousand_clients() {
     let before = open_descriptors();
     for client in 0..CLIENTS {
         let waker = sleeper.waker().unwrap();
-        let handle = a.export_waker(waker.as_fd()).unwrap();
+        let handle = a.export_waker(waker.as_fd(), waker.word()).unwrap();
         drop(waker);
         let taken = b.import_waker(handle).unwrap().expect("there is room");
         if client % 1000 == 0 {

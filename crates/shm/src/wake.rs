@@ -12,8 +12,12 @@
 //!   of 16 bytes with the event's random word;
 //! - no descriptors arrive: Linux 6.16 and newer refuse them; on older kernels another thread closes them.
 //!
+//! Over a bridge there is no socket to hand out: the waker holds a *bell*, a descriptor of the kernel module (`crosslane_ntb`). A write to it
+//! has the far host's module send the same datagram by a socket of the sleeper's daemon.
+//!
 //! A full queue means that the sleeper is awake, or is about to wake up.
 
+use crate::segment::DEVICE_MAGIC;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -44,7 +48,7 @@ pub struct Receiver {
     word: u64,
 }
 
-/// One waker's end of a wake event.
+/// One waker's end of a wake event: a socket, or a bell of the kernel module, which has the far host's module send.
 #[derive(Debug)]
 pub struct Waker {
     socket: OwnedFd,
@@ -146,7 +150,7 @@ impl Waker {
         Ok(Self { socket, word })
     }
 
-    /// Wakes the sleeper; `false` if its socket is closed. Never blocks.
+    /// Wakes the sleeper; `false` if its socket is closed, or the cable of its bell was cut. Never blocks.
     pub fn wake(&self) -> bool {
         wake(self.socket.as_fd(), self.word)
     }
@@ -168,14 +172,24 @@ impl AsFd for Waker {
     }
 }
 
-/// Refuses all descriptors but datagram sockets of this machine; never blocks.
+/// Refuses all descriptors but those to which a write never waits: datagram sockets of this machine, and the kernel module's bells; never
+/// blocks.
 ///
 /// # Errors
 /// `NOTSOCK`, `PROTOTYPE`.
-pub fn check(socket: impl AsFd) -> Result<(), Errno> {
-    let local = sockopt::socket_domain(&socket)? == AddressFamily::UNIX;
-    let datagrams = sockopt::socket_type(&socket)? == SocketType::DGRAM;
+pub fn check(waker: impl AsFd) -> Result<(), Errno> {
+    let local = match sockopt::socket_domain(&waker) {
+        Err(Errno::NOTSOCK) => return check_bell(waker),
+        domain => domain? == AddressFamily::UNIX,
+    };
+    let datagrams = sockopt::socket_type(&waker)? == SocketType::DGRAM;
     if local && datagrams { Ok(()) } else { Err(Errno::PROTOTYPE) }
+}
+
+/// Nothing else of the module's file system can be written to.
+fn check_bell(waker: impl AsFd) -> Result<(), Errno> {
+    let kind = rustix::fs::fstatfs(waker)?.f_type;
+    if u64::try_from(kind).is_ok_and(|kind| kind == DEVICE_MAGIC) { Ok(()) } else { Err(Errno::NOTSOCK) }
 }
 
 /// As [`Receiver::waker`].
@@ -189,14 +203,17 @@ pub fn connect(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
 }
 
 /// As [`Waker::wake`].
-pub fn wake(socket: BorrowedFd<'_>, word: u64) -> bool {
-    told(send(socket, &message(word), SendFlags::DONTWAIT | SendFlags::NOSIGNAL))
+pub fn wake(waker: BorrowedFd<'_>, word: u64) -> bool {
+    match send(waker, &message(word), SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+        Err(Errno::NOTSOCK) => wake_by_write(waker, word),
+        sent => told(sent),
+    }
 }
 
-/// As [`wake`], by `write`: for processes that may no longer call `send`. The socket must be non-blocking, and only the
+/// As [`wake`], by `write`: for bells, and for processes that may no longer call `send`. A socket must be non-blocking, and only the
 /// caller's process may hold it.
-pub fn wake_by_write(socket: BorrowedFd<'_>, word: u64) -> bool {
-    told(rustix::io::write(socket, &message(word)))
+pub fn wake_by_write(waker: BorrowedFd<'_>, word: u64) -> bool {
+    told(rustix::io::write(waker, &message(word)))
 }
 
 /// As [`Receiver::wake`].

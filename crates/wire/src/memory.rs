@@ -57,6 +57,11 @@ impl SegmentInfo {
         matches!(self.memory, MemoryKind::Sealed) && self.posted_ns == 0 && !self.lossy
     }
 
+    /// Whether the port that it belongs to exports wakers: those of memory that both sides map, and bridges by bells.
+    const fn has_wakers(&self) -> bool {
+        self.is_coherent() || matches!(self.memory, MemoryKind::Device)
+    }
+
     /// Whether its range can be mapped: page-aligned, not empty, and without overflow.
     pub const fn is_mappable(&self) -> bool {
         self.len > 0 && self.offset.is_multiple_of(PAGE) && self.offset.checked_add(self.len).is_some()
@@ -152,7 +157,7 @@ impl Way {
             rides: one_cable,
             ended_by: if relayed { EndedBy::Status } else { EndedBy::Fin },
             relayed,
-            wakers: coherent,
+            wakers: inbound.has_wakers() && outbound.has_wakers(),
             zero_copy: one_cable && coherent,
             offload: one_cable && coherent,
             grows: false,
@@ -188,6 +193,14 @@ mod tests {
         let way = Way::new((1, 0), &SOFT, &posted, true);
         assert!(way.keeps && way.rides && way.ended_by == EndedBy::Fin);
         assert!(!way.relayed && !way.wakers && !way.zero_copy && !way.offload);
+    }
+
+    #[test]
+    fn way_over_a_bridge_keeps_and_has_wakers() {
+        let (memory, caching) = (MemoryKind::Device, Caching::WriteCombining);
+        let inbound = SegmentInfo { memory, posted_ns: 1000, lossy: true, ..SOFT };
+        let way = Way::new((1, 0), &inbound, &SegmentInfo { caching, ..inbound }, true);
+        assert!(way.keeps && way.rides && way.wakers && !way.zero_copy && !way.offload);
     }
 
     #[test]

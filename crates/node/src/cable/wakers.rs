@@ -21,8 +21,13 @@ impl Cable {
 
     /// Hands a waker over to the peer; `None` if the port cannot.
     pub fn export_waker(&mut self, waker: &Waker) -> Option<Doorbell> {
-        let handle = self.port.export_waker(waker.as_fd()).ok()?;
+        let handle = self.port.export_waker(waker.as_fd(), waker.word()).ok()?;
         Some(Doorbell { handle, word: waker.word() })
+    }
+
+    /// The wake event with this word is no more.
+    pub fn forget_wakers(&mut self, word: u64) {
+        self.port.forget_wakers(word);
     }
 
     /// Takes the waker that the peer names; `None` as well if we asked for none. Whoever asked may be gone by now: then

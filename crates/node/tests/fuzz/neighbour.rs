@@ -252,7 +252,7 @@ impl Act<'_> {
             }
             Step::Waker => {
                 let waker = crosslane_shm::wake::Receiver::new().unwrap().waker().unwrap();
-                drop(self.liar.grip.port().export_waker(waker.as_fd()));
+                drop(self.liar.grip.port().export_waker(waker.as_fd(), waker.word()));
             }
             Step::Again => {
                 self.liar.cable.cut();

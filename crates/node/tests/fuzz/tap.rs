@@ -125,8 +125,8 @@ impl Port for Tap {
         self.mapped.lock().unwrap().push(ours);
         self.port().map_outbound(window, range)
     }
-    fn export_waker(&mut self, waker: BorrowedFd<'_>) -> Result<u64, PortError> {
-        self.port().export_waker(waker)
+    fn export_waker(&mut self, waker: BorrowedFd<'_>, word: u64) -> Result<u64, PortError> {
+        self.port().export_waker(waker, word)
     }
     fn import_waker(&mut self, handle: u64) -> Result<Option<OwnedFd>, PortError> {
         self.port().import_waker(handle)
