@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Bridges between virtual machines: QEMU's ivshmem device is a cable, its shared memory (BAR 2) the registers and windows of both
- * ends. With interrupts (ivshmem-doorbell) an end rings the other; without (ivshmem-plain) both look on a timer.
+ * ends. With interrupts (ivshmem-doorbell) an end rings the other, behind what it has stored, and the other looks at once; a timer only
+ * counts, and sees the peer go. Without (ivshmem-plain) both look on the timer, often. Each end says in the memory where to ring it.
  *
  * Who comes first is end 0. An end shows that it lives by counting up; one that has not counted for a while, in a machine that was
  * reset, has lost its place to whoever comes next, and the link.
@@ -30,13 +31,13 @@
 #define QUIET_LOOKS 256
 #define QUIET_FACTOR 8
 
-#define REGISTER_POSITION 8	/* number of this machine on the ivshmem server; 0 without one */
+#define REGISTER_POSITION 8	/* number of this machine on the ivshmem server, 16 bits; 0 also without one */
 #define REGISTER_DOORBELL 12	/* number of another << 16 | vector */
 
 struct cable_end {
 	__u64 owner;		/* who has this end, a random number; 0: nobody */
 	__u32 beat;		/* counted up by the owner while it lives */
-	__u32 position;		/* where to ring the owner; 0: nowhere */
+	__u32 position;		/* where to ring the owner: its number on the server and 1; 0: nowhere, it looks often */
 	/* The owner's bridge: the link comes up between equal ones. */
 	__u32 windows, pads, doorbells, reserved;
 	__u64 window_len;
@@ -58,7 +59,7 @@ struct machine {
 	struct cable_end *own, *peer;
 	void *windows;
 	u64 identity;
-	bool rings;		/* interrupts work in both directions */
+	bool rings;		/* this end has interrupts */
 	struct irq_work again;	/* looks once more, soon */
 	struct hrtimer timer;
 	ktime_t period;
@@ -108,13 +109,14 @@ static bool connected(struct soft_bridge *bridge)
 	       READ_ONCE(machine->peer->owner) && is_alive(machine) && fits(machine);
 }
 
+/* Whatever the peer says, this rings a machine of this cable's server, or nobody. writel is behind what was stored before. */
 static void notify(struct soft_bridge *bridge)
 {
 	struct machine *machine = to_machine(bridge);
 	u32 position = READ_ONCE(machine->peer->position);
 
 	if (machine->rings && position)
-		writel((position & 0xffff) << 16, machine->registers + REGISTER_DOORBELL);
+		writel(((position - 1) & 0xffff) << 16, machine->registers + REGISTER_DOORBELL);
 }
 
 static void notify_own(struct soft_bridge *bridge)
@@ -127,13 +129,20 @@ static void look_again(struct irq_work *work)
 	soft_bridge_look(&container_of(work, struct machine, again)->bridge);
 }
 
+/* Whether the peer, if there is one, rings: only an end with interrupts has a position, and rings others. */
+static bool is_rung(struct machine *machine)
+{
+	return machine->rings && (!READ_ONCE(machine->peer->owner) || READ_ONCE(machine->peer->position));
+}
+
 /* The time to the next look of the timer. */
 static ktime_t next_look(struct machine *machine, bool news)
 {
-	ktime_t seldom = min_t(ktime_t, QUIET_FACTOR * machine->period, ms_to_ktime(alive_ms / 10));
+	ktime_t beat = ms_to_ktime(max(alive_ms / 10, 1u));
+	ktime_t seldom = min_t(ktime_t, QUIET_FACTOR * machine->period, beat);
 
-	if (machine->rings)
-		return machine->period;
+	if (is_rung(machine))
+		return beat;
 	machine->quiet = news ? 0 : min_t(u32, machine->quiet + 1, QUIET_LOOKS);
 	return machine->quiet < QUIET_LOOKS ? machine->period : max_t(ktime_t, machine->period, seldom);
 }
@@ -186,6 +195,7 @@ static int claim_end(struct machine *machine)
 			continue;
 		machine->own = end;
 		machine->peer = &machine->cable->end[!i];
+		WRITE_ONCE(end->position, 0);
 		memset(&end->registers, 0, sizeof(end->registers));
 		return i;
 	}
@@ -212,19 +222,20 @@ static void place(struct machine *machine, int end)
 	bridge->connected = connected;
 }
 
-/* Interrupts, if the device has any; the timer looks less often then, to count and to see the peer go. */
+/* Interrupts, if the device has any. */
 static void start_interrupts(struct machine *machine)
 {
-	machine->period = ns_to_ktime((u64)poll_us * NSEC_PER_USEC);
-	if (!machine->registers || pci_alloc_irq_vectors(machine->pci, 1, 1, PCI_IRQ_MSIX) < 1)
+	u32 position;
+
+	if (pci_alloc_irq_vectors(machine->pci, 1, 1, PCI_IRQ_MSIX) < 1)
 		return;
 	if (request_irq(pci_irq_vector(machine->pci, 0), interrupt, 0, "ntb_soft", machine)) {
 		pci_free_irq_vectors(machine->pci);
 		return;
 	}
 	machine->rings = true;
-	machine->period = ms_to_ktime(max(alive_ms / 10, 1u));
-	WRITE_ONCE(machine->own->position, readl(machine->registers + REGISTER_POSITION));
+	position = readl(machine->registers + REGISTER_POSITION) & 0xffff;
+	WRITE_ONCE(machine->own->position, position + 1);
 }
 
 static void stop(struct machine *machine)
@@ -289,8 +300,10 @@ static int start(struct machine *machine)
 	if (!machine->windows)
 		return -ENOMEM;
 	bridge->inbound = machine->windows;
+	machine->period = ns_to_ktime((u64)poll_us * NSEC_PER_USEC);
 	start_interrupts(machine);
-	hrtimer_start(&machine->timer, machine->period, HRTIMER_MODE_REL_SOFT);
+	/* Now: the peer shall see soon that this end lives. */
+	hrtimer_start(&machine->timer, 0, HRTIMER_MODE_REL_SOFT);
 	error = ntb_register_device(&bridge->ntb);
 	machine->registered = !error;
 	if (!error)
