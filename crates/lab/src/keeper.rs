@@ -6,9 +6,9 @@ mod request;
 
 use crate::config::{self, Order};
 use crate::folder::{self, Folder};
+use crate::machine::server::Server;
 use crate::machine::{cable, qemu};
 use crate::namespace::{enter_network, new_network};
-use crate::plan::Cable;
 use crate::process::{self, Identity, KILL_PATIENCE};
 use crate::state::{HostState, State};
 use crate::{LabError, wiring};
@@ -59,6 +59,8 @@ struct Keeper {
     networks: Vec<OwnedFd>,
     home: OwnedFd,
     daemons: Vec<Option<Child>>,
+    /// One for each cable between virtual machines.
+    servers: Vec<Server>,
     tied: bool,
     _user: Option<OwnedFd>,
     _lock: OwnedFd,
@@ -77,7 +79,19 @@ impl Keeper {
         let tun = open("/dev/net/tun", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).is_ok();
         let state = describe(&folder, &order, user.as_ref(), &networks, tun)?;
         let daemons = networks.iter().map(|_| None).collect();
-        Ok(Self { folder, order, state, networks, home, daemons, tied: true, _user: user, _lock: lock })
+        let servers = Vec::new();
+        Ok(Self {
+            folder,
+            order,
+            state,
+            networks,
+            home,
+            daemons,
+            servers,
+            tied: true,
+            _user: user,
+            _lock: lock,
+        })
     }
 
     fn run(&mut self) -> Result<(), LabError> {
@@ -98,9 +112,13 @@ impl Keeper {
         self.serve(&watch)
     }
 
-    /// The memory of cables between virtual machines.
-    fn make_cables(&self) -> Result<(), LabError> {
-        self.state.cables.iter().try_for_each(|it| cable::create(&self.folder.path, it))
+    /// The memory of cables between virtual machines, and who hands it out.
+    fn make_cables(&mut self) -> Result<(), LabError> {
+        for it in &self.state.cables {
+            cable::create(&self.folder.path, it)?;
+            self.servers.push(Server::new(&self.folder.path, it)?);
+        }
+        Ok(())
     }
 
     fn wire(&self) -> Result<(), LabError> {
@@ -196,33 +214,21 @@ impl Keeper {
     fn serve(&mut self, watch: &Watch) -> Result<(), LabError> {
         let stdin = std::io::stdin();
         loop {
-            let (ended, asked, child, maker) = {
-                let mut fds = vec![
-                    PollFd::new(&watch.end, PollFlags::IN),
-                    PollFd::new(&watch.socket, PollFlags::IN),
-                    PollFd::new(&watch.child, PollFlags::IN),
-                ];
-                if self.tied {
-                    fds.push(PollFd::new(&stdin, PollFlags::IN));
-                }
-                match poll(&mut fds, None) {
-                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                    Err(errno) => return Err(LabError::io("poll")(errno)),
-                }
-                let ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
-                (ready(0), ready(1), ready(2), ready(3))
-            };
-            if ended {
+            let news = self.wait(watch)?;
+            if news.ended {
                 return Ok(());
             }
-            if child {
+            if news.child {
                 drain(&watch.child);
                 self.reap()?;
             }
-            if asked {
+            if news.asked {
                 self.answer(&watch.socket);
             }
-            if maker {
+            if news.cables {
+                self.servers.iter_mut().for_each(Server::look);
+            }
+            if news.maker {
                 let mut word = [0];
                 match stdin.lock().read(&mut word) {
                     Ok(1) => self.tied = word != *b"D",
@@ -230,6 +236,28 @@ impl Keeper {
                 }
             }
         }
+    }
+
+    fn wait(&self, watch: &Watch) -> Result<News, LabError> {
+        let stdin = std::io::stdin();
+        let mut fds = vec![
+            PollFd::new(&watch.end, PollFlags::IN),
+            PollFd::new(&watch.socket, PollFlags::IN),
+            PollFd::new(&watch.child, PollFlags::IN),
+        ];
+        if self.tied {
+            fds.push(PollFd::new(&stdin, PollFlags::IN));
+        }
+        let own = fds.len();
+        fds.extend(self.servers.iter().flat_map(Server::events));
+        match poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(LabError::io("poll")(errno)),
+        }
+        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let (own, cables) = ready.split_at(own);
+        let maker = self.tied && own[3];
+        Ok(News { ended: own[0], asked: own[1], child: own[2], maker, cables: cables.contains(&true) })
     }
 
     /// Reaps daemons that ended by themselves.
@@ -299,16 +327,17 @@ impl Keeper {
             self.state.cut.push(number);
         }
         if self.state.accelerator.is_some() {
-            // The machines' kernels see it; their daemons have no part in it.
-            let named = |it: &&Cable| it.number == number;
-            return self
-                .state
-                .cables
-                .iter()
-                .find(named)
-                .map_or(Ok(()), |it| cable::set_cut(&self.folder.path, it, cut));
+            return self.pull(number, cut);
         }
         self.write_configs()
+    }
+
+    /// Pulls a cable between virtual machines, or plugs it in: their kernels see it; their daemons have no part in it.
+    fn pull(&self, number: u8, cut: bool) -> Result<(), LabError> {
+        let mut cables = self.state.cables.iter().filter(|it| it.number == number);
+        cables.try_for_each(|it| cable::set_cut(&self.folder.path, it, cut))?;
+        self.servers.iter().filter(|it| it.number == number).for_each(Server::ring);
+        Ok(())
     }
 
     /// Ends programs, then daemons, and removes the files.
@@ -331,6 +360,15 @@ impl Keeper {
             eprintln!("crosslane-keeper: {error}");
         }
     }
+}
+
+/// What the keeper was woken for.
+struct News {
+    ended: bool,
+    asked: bool,
+    child: bool,
+    maker: bool,
+    cables: bool,
 }
 
 /// What wakes the keeper.

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Length of a cable's memory, bytes, a power of two: registers, and a window of 16 MB for each end. Sparse.
-pub(super) const LEN: u64 = 64 << 20;
+const LEN: u64 = 64 << 20;
 /// Where the word lies that is not 0 while the cable is pulled.
 const CUT: u64 = 8;
 

@@ -3,13 +3,15 @@
 //! The keeper starts QEMU where it would start a daemon. The machine's root is this machine's, by 9p and read-only below what the machine
 //! writes (its memory), so that every program that is installed here runs there. Its first program is `crosslane-keeper machine`
 //! ([`crate::guest`]), which starts the daemon, and programs for clients ([`client`]) that come by the ports of a virtual serial device.
-//! Cables are files of shared memory ([`cable`]): QEMU's ivshmem devices, of which the kernel module `ntb_soft` makes bridges.
+//! Cables are files of shared memory ([`cable`]): QEMU's ivshmem devices, of which the kernel module `ntb_soft` makes bridges, and which
+//! interrupt each other once the keeper has introduced them ([`server`]).
 
 pub(crate) mod cable;
 pub(crate) mod client;
 pub(crate) mod frame;
 pub(crate) mod image;
 pub(crate) mod qemu;
+pub(crate) mod server;
 
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;

@@ -1,7 +1,8 @@
 //! The command that is a machine.
 
+use super::PORTS;
 use super::image::{INITRD, KERNEL, QEMU};
-use super::{PORTS, cable};
+use super::server::{self, VECTORS};
 use crate::LabError;
 use crate::plan::Machines;
 use crate::state::{HostState, State};
@@ -50,16 +51,10 @@ pub(crate) fn command(
     add("-device", "virtio-9p-pci,fsdev=root,mount_tag=host".into());
     let own = state.cables.iter().filter(|cable| cable.other(host.id).is_some());
     for (at, it) in own.enumerate() {
-        let (memory, number) = (cable::path(folder, it), it.number);
-        add(
-            "-object",
-            format!(
-                "memory-backend-file,id=c{number},mem-path={},size={},share=on",
-                memory.display(),
-                cable::LEN
-            ),
-        );
-        add("-device", format!("ivshmem-plain,memdev=c{number},addr={:#x}", FIRST_SLOT + at));
+        let (socket, number) = (server::path(folder, it), it.number);
+        add("-chardev", format!("socket,id=c{number},path={}", socket.display()));
+        let slot = FIRST_SLOT + at;
+        add("-device", format!("ivshmem-doorbell,chardev=c{number},vectors={VECTORS},addr={slot:#x}"));
     }
     add("-device", format!("virtio-serial-pci,max_ports={}", PORTS + 1));
     for number in 1..=PORTS {
