@@ -24,7 +24,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sockets", &["client", "stream", "shm", "wire"]),
     ("lab", &["client", "status", "wire"]),
     ("apps", &[]),
-    ("bench", &["apps", "lab", "node", "crosslane", "client", "port", "shm", "passing", "status", "wire"]),
+    (
+        "bench",
+        &["apps", "lab", "node", "crosslane", "client", "port", "ntb", "shm", "passing", "status", "wire"],
+    ),
     ("cli", &["bench", "lab", "node", "client", "doctor", "status", "wire"]),
     ("e2e", &["apps", "lab", "node", "client", "shm", "status", "wire"]),
 ];

@@ -2,8 +2,8 @@
 //!
 //! [`suite`] has the whole runs: unmodified programs ([`program`]) at several places ([`place`]), by turns ([`compare`]).
 //! [`perf`] measures direct access from user space: what `ntb_perf` is for the kernel; [`scratchpad`] the ring study's own
-//! protocol over the same ports, as a baseline; [`stack`] counts cycles by function; [`apps`] compares programs of others;
-//! [`steady`] looks for seconds that are much slower than others. [`figure`] is the one result that everything here gives,
+//! protocol over the same ports, as a baseline; [`stack`] counts cycles by function; [`apps`] compares programs of others; [`kernel`]
+//! has the kernel's own clients of an NTB bridge beside ours; [`steady`] looks for seconds that are much slower than others. [`figure`] is the one result that everything here gives,
 //! [`export`] its forms.
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ pub mod clock;
 pub mod compare;
 pub mod export;
 pub mod figure;
+pub mod kernel;
 pub mod perf;
 pub mod place;
 pub mod program;

@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use crosslane_bench::apps::args::AppsArgs;
 use crosslane_bench::cli::{DemoArgs, PerfArgs, QuickArgs, RingArgs};
+use crosslane_bench::kernel::args::KernelArgs;
 use crosslane_bench::sdp::args::SdpArgs;
 use crosslane_bench::stack::command::StackArgs;
 use crosslane_bench::steady::args::SteadyArgs;
@@ -196,6 +197,8 @@ pub(crate) enum BenchCommand {
     Sdp(Box<SdpArgs>),
     /// Programs of others, on streams and on the kernel's TCP by turns: rate and processor time
     Apps(Box<AppsArgs>),
+    /// The kernel's own clients of an NTB bridge and Crosslane on the same one by turns, between two virtual machines
+    Kernel(Box<KernelArgs>),
     /// Many short ping-pongs on streams and on TCP by turns: how often one is much slower, and what was stolen
     Steady(Box<SteadyArgs>),
 }

@@ -9,6 +9,7 @@ use crate::{config, doctor, exit, explain, fault, key, lab, pages, ping, run, st
 use anyhow::Result;
 use crosslane_bench::apps::args::run_apps;
 use crosslane_bench::cli::{DemoArgs, PerfArgs, run_demo, run_perf, run_quick, run_ring};
+use crosslane_bench::kernel::args::run_kernel;
 use crosslane_bench::sdp::args::run_sdp;
 use crosslane_bench::stack::command::run_stack;
 use crosslane_bench::steady::args::run_steady;
@@ -122,6 +123,7 @@ impl Action {
             Self::Bench(BenchCommand::Stack(args)) => run_stack(&args),
             Self::Bench(BenchCommand::Sdp(args)) => run_sdp(&args),
             Self::Bench(BenchCommand::Apps(args)) => run_apps(&args),
+            Self::Bench(BenchCommand::Kernel(args)) => run_kernel(&args),
             Self::Bench(BenchCommand::Steady(args)) => run_steady(&args),
             Self::Demo(args) => run_demo(&args),
             Self::Top { socket, delay, args } => top::top(&socket, delay, &args),
@@ -143,7 +145,9 @@ fn check(command: &BenchCommand) -> Result<()> {
         BenchCommand::Quick(args) => args.check(),
         BenchCommand::Steady(args) => args.check(),
         BenchCommand::Apps(args) => args.check(),
-        BenchCommand::Ring(_) | BenchCommand::Stack(_) | BenchCommand::Sdp(_) => Ok(()),
+        BenchCommand::Ring(_) | BenchCommand::Stack(_) | BenchCommand::Sdp(_) | BenchCommand::Kernel(_) => {
+            Ok(())
+        }
     }
 }
 

@@ -58,7 +58,7 @@ const PING: Program = Program {
 };
 
 /// The mean, us.
-fn parse(out: &str) -> Result<f64> {
+pub(crate) fn parse(out: &str) -> Result<f64> {
     let (_, times) = out.rsplit_once(" = ").context("ping printed no times")?;
     let mean = times.split('/').nth(1).context("ping printed no mean")?;
     Ok(mean.parse::<f64>()? * 1000.0)

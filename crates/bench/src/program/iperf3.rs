@@ -31,7 +31,7 @@ pub const IPERF3: Program = Program {
 };
 
 /// Gb/s as the receiver saw them.
-fn parse(out: &str) -> Result<f64> {
+pub(crate) fn parse(out: &str) -> Result<f64> {
     let value: Value = serde_json::from_str(out).context("iperf3 printed no JSON")?;
     if let Some(error) = value["error"].as_str() {
         bail!("iperf3: {error}");

@@ -3,13 +3,13 @@
 mod connect;
 mod curl;
 mod idle;
-mod ip;
-mod iperf3;
+pub(crate) mod ip;
+pub(crate) mod iperf3;
 mod netperf;
 pub mod process;
 pub(crate) mod redis;
 mod relay;
-mod sockperf;
+pub(crate) mod sockperf;
 pub(crate) mod web;
 
 use crate::figure::Unit;

@@ -1,6 +1,6 @@
 //! Programs that are started for a measurement: always ended, always within a time limit.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 use std::fs::File;
@@ -46,8 +46,30 @@ impl Server {
     /// # Errors
     /// It cannot be started, ends, or says nothing in time.
     pub fn start_speaking(command: Command) -> Result<Self> {
+        Self::start_speaking_within(command, SERVER_TIMEOUT)
+    }
+
+    /// As [`Self::start_speaking`], for one that may take as long as `patience`.
+    ///
+    /// # Errors
+    /// As [`Self::start_speaking`].
+    pub fn start_speaking_within(command: Command, patience: Duration) -> Result<Self> {
         let spoken = |it: &mut Self| text(&mut it.log).contains('\n');
-        Self::spawn(command)?.when(SERVER_TIMEOUT, "the program does not begin", spoken)
+        Self::spawn(command)?.when(patience, "the program does not begin", spoken)
+    }
+
+    /// Starts a server that listens where this process cannot see it: `ready` waits until it does.
+    ///
+    /// # Errors
+    /// It cannot be started, ends at once, or does not get ready; the error has its output.
+    pub fn start_elsewhere(command: Command, ready: impl FnOnce() -> Result<()>) -> Result<Self> {
+        let mut server = Self::spawn(command)?;
+        let outcome = ready();
+        if outcome.is_err() || wait_for_exit(&server.child, Duration::ZERO)? {
+            let why = outcome.err().unwrap_or_else(|| anyhow!("it has ended"));
+            bail!("{why:#}: {}", complaint(&mut server.log));
+        }
+        Ok(server)
     }
 
     fn spawn(mut command: Command) -> Result<Self> {

@@ -37,12 +37,15 @@ pub const SOCKPERF: Program = Program {
 
 /// Mean, median and 99th percentile of the round trip, us.
 fn parse(out: &str) -> Result<Vec<f64>> {
-    let number = |before: &str| -> Result<f64> {
-        let rest = out.split_once(before).with_context(|| format!("sockperf printed no {before:?}"))?.1;
-        let word = rest.trim_start_matches([' ', '=']).split(|c: char| c.is_whitespace()).next();
-        word.unwrap_or_default().parse().with_context(|| format!("no number after {before:?}"))
-    };
+    let number = |before| number(out, before);
     Ok(vec![number("Round trip is")?, number("percentile 50.000")?, number("percentile 99.000")?])
+}
+
+/// The number behind the first `before`.
+pub(crate) fn number(out: &str, before: &str) -> Result<f64> {
+    let rest = out.split_once(before).with_context(|| format!("sockperf printed no {before:?}"))?.1;
+    let word = rest.trim_start_matches([' ', '=']).split(|c: char| c.is_whitespace()).next();
+    word.unwrap_or_default().parse().with_context(|| format!("no number after {before:?}"))
 }
 
 #[cfg(test)]

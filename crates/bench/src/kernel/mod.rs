@@ -1,0 +1,171 @@
+//! `crosslane bench kernel`: the kernel's own clients of an NTB bridge, and Crosslane on the same bridge, by turns; study 1's comparison
+//! of TCP over NTB with direct access, on a Linux NTB between two virtual machines.
+//!
+//! `rig` has the machines and who has the bridge, which `client.sh` changes inside of them; `turns` what is run; `window` bare stores.
+
+pub mod args;
+mod read;
+mod rig;
+mod table;
+mod turns;
+mod window;
+
+use crate::figure::{Figure, Report, Sample, Unit};
+use crate::progress::{USUAL, print, progress};
+use anyhow::{Result, ensure};
+use crosslane_apps::need::{Need, missing};
+use rig::Rig;
+use std::path::PathBuf;
+use turns::{By, Run, STEPS, What};
+
+/// How many times better than `ntb_netdev` sockets are to be: in rate at 128 KB, and in time one way.
+const BAR: f64 = 3.0;
+/// What must be installed: the machines run what is here.
+const NEEDS: &[Need] = &[
+    Need::new("qemu-system-x86_64", "qemu-system-x86"),
+    Need::new("iperf3", "iperf3"),
+    Need::new("sockperf", "sockperf"),
+    Need::new("ping", "iputils-ping"),
+    Need::new("ip", "iproute2"),
+    Need::new("insmod", "kmod"),
+];
+
+/// The options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// How often each has the bridge.
+    pub turns: usize,
+    /// How long each run of a program lasts, s.
+    pub seconds: u32,
+    /// Folder of the machines' image; where it usually is if `None`.
+    pub image: Option<PathBuf>,
+}
+
+/// Boots the machines and measures. What fails in a machine is left out, and a warning says why.
+///
+/// # Errors
+/// Something that this needs is not installed, the machines do not boot, or the bridge cannot be given to another.
+pub fn measure(plan: &Plan) -> Result<Report> {
+    if let Some(need) = missing(NEEDS) {
+        anyhow::bail!("{} is not installed ({})", need.what, need.source);
+    }
+    eprintln!("  two virtual machines boot; without KVM that takes a minute or two");
+    let mut rig = Rig::up(plan.image.clone())?;
+    let accelerator = rig.accelerator().to_owned();
+    let (turns, seconds) = (plan.turns, plan.seconds);
+    let mut report = Report::new(format!(
+        "crosslane bench kernel, two virtual machines ({accelerator}), one bridge, medians of {turns} turns of {seconds} s"
+    ));
+    let progress = progress(STEPS * turns as u64, USUAL);
+    let mut all = Vec::new();
+    for number in 1..=turns {
+        let runs = turns::turn(&mut rig, number % 2 == 1, seconds, &progress)?;
+        print(&progress, &line(number, &runs));
+        all.push(runs);
+    }
+    progress.finish_and_clear();
+    rig.down()?;
+    ensure!(all.iter().flatten().any(|(_, _, run)| run.is_ok()), "nothing could be measured");
+    gather(&mut report, &all);
+    if accelerator != "kvm" {
+        report.warnings.push("without KVM the machines are emulated: only ratios mean anything".to_owned());
+    }
+    report.warn_of_noise();
+    Ok(report)
+}
+
+/// One turn in one line.
+fn line(number: usize, runs: &[Run]) -> String {
+    let part = |(what, by, run): &Run| {
+        let (what_name, by) = (what.name(), by.name(*what));
+        match run {
+            Ok(value) => format!("{what_name} by {by} {value:.1} {}", unit(*what).name()),
+            Err(error) => format!("{what_name} by {by}: {error:#}"),
+        }
+    };
+    format!("  turn {number}: {}", runs.iter().map(part).collect::<Vec<_>>().join("; "))
+}
+
+fn unit(what: What) -> Unit {
+    match what {
+        What::Copy | What::Bulk => Unit::MegabytesPerSecond,
+        What::Message | What::Echo => Unit::Microseconds,
+    }
+}
+
+/// Figures of all turns, each beside the stock client's of the same turns, and why runs are missing.
+fn gather(report: &mut Report, turns: &[Vec<Run>]) {
+    let cases = [
+        (What::Copy, By::Memcpy),
+        (What::Copy, By::RepMovs),
+        (What::Bulk, By::Sockets),
+        (What::Bulk, By::Ip),
+        (What::Message, By::Sockets),
+        (What::Message, By::Ip),
+        (What::Echo, By::Ip),
+    ];
+    for (what, by) in cases {
+        let stock = By::Stock.name(what);
+        let sample = |by| Sample::new(values(turns, what, by));
+        let figure = Figure::new(what.name(), by.name(what), unit(what), sample(by)).by_turns();
+        let mut figure = figure.against(stock, sample(By::Stock));
+        if by == By::Sockets {
+            figure = figure.bar(stock, BAR, None);
+        }
+        report.figures.push(figure);
+    }
+    for (number, runs) in (1..).zip(turns) {
+        report.warnings.extend(runs.iter().filter_map(|(what, by, run)| {
+            let (name, by) = (what.name(), by.name(*what));
+            Some(format!("turn {number}, {name} by {by}: {:#}", run.as_ref().err()?))
+        }));
+    }
+}
+
+/// What was measured of this in all turns.
+fn values(turns: &[Vec<Run>], what: What, by: By) -> Vec<f64> {
+    let wanted = turns.iter().flatten().filter(|run| (run.0, run.1) == (what, by));
+    wanted.filter_map(|(_, _, run)| run.as_ref().ok().copied()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+
+    fn one_turn(sockets: Result<f64>) -> Vec<Run> {
+        vec![
+            (What::Bulk, By::Stock, Ok(10.0)),
+            (What::Bulk, By::Sockets, sockets),
+            (What::Message, By::Stock, Ok(3000.0)),
+            (What::Message, By::Sockets, Ok(2000.0)),
+        ]
+    }
+
+    #[test]
+    fn turns_become_figures_with_bars_for_sockets() {
+        let mut report = Report::new("kernel");
+        gather(&mut report, &[one_turn(Ok(30.0)), one_turn(Ok(50.0))]);
+        let met = |what: What, by: By| report.find(what.name(), by.name(what)).unwrap().meets_bar();
+        assert_eq!(met(What::Bulk, By::Sockets), Some(true));
+        assert_eq!(met(What::Message, By::Sockets), Some(false));
+        assert_eq!(met(What::Message, By::Ip), None);
+        assert_eq!(report.figures.iter().filter(|figure| figure.bar.is_some()).count(), 2);
+    }
+
+    #[test]
+    fn turns_that_failed_are_left_out_and_say_why() {
+        let mut report = Report::new("kernel");
+        report.warnings.clear();
+        let turns = [one_turn(Err(anyhow!("no stream"))), one_turn(Ok(50.0))];
+        gather(&mut report, &turns);
+        let figure = report.find(What::Bulk.name(), "sockets").unwrap();
+        assert_eq!((figure.median(), figure.bar_ratio()), (Some(50.0), Some(5.0)));
+        assert_eq!(report.warnings, ["turn 1, iperf3, 128 KB by sockets: no stream"]);
+        assert!(
+            line(1, &turns[0]).contains("iperf3, 128 KB by sockets: no stream"),
+            "{}",
+            line(1, &turns[0])
+        );
+    }
+}
