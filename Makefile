@@ -27,6 +27,7 @@ test-vm: build ## the kernel modules: static checks, and tests in virtual machin
 	CROSSLANE_BIN=$(RELEASE) kernel/tests/run.sh
 	kernel/machine/build.sh
 	CROSSLANE_BIN=$$(realpath $(RELEASE)) cargo test --locked -p crosslane-e2e --features machines --test machines
+	$(CROSSLANE) bench kernel --out $(TARGET)/bench-kernel.json
 	CROSSLANE_BIN=$(RELEASE) kernel/tests/packages.sh
 
 vm-image: ## the kernel and modules that the machines of `crosslane lab up --vms` boot

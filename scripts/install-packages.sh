@@ -73,6 +73,8 @@ vm=(
     "@busybox-static busybox-static"
     "cpio cpio"
     "iperf3 iperf3"
+    "sockperf sockperf"
+    "ping iputils-ping"
     "cc gcc"
     "/usr/include/*-linux-gnu/sys/types.h libc6-dev"
     "make make"

@@ -44,7 +44,7 @@ pub struct Plan {
 /// Boots the machines and measures. What fails in a machine is left out, and a warning says why.
 ///
 /// # Errors
-/// Something that this needs is not installed, the machines do not boot, or the bridge cannot be given to another.
+/// Something that this needs is not installed, the machines do not boot, or the bridge cannot be given to another in the first turn.
 pub fn measure(plan: &Plan) -> Result<Report> {
     if let Some(need) = missing(NEEDS) {
         anyhow::bail!("{} is not installed ({})", need.what, need.source);
@@ -59,9 +59,18 @@ pub fn measure(plan: &Plan) -> Result<Report> {
     let progress = progress(STEPS * turns as u64, USUAL);
     let mut all = Vec::new();
     for number in 1..=turns {
-        let runs = turns::turn(&mut rig, number % 2 == 1, seconds, &progress)?;
-        print(&progress, &line(number, &runs));
-        all.push(runs);
+        match turns::turn(&mut rig, number % 2 == 1, seconds, &progress) {
+            Ok(runs) => {
+                print(&progress, &line(number, &runs));
+                all.push(runs);
+            }
+            Err(error) if all.is_empty() => return Err(error),
+            // Turns that were whole say something still.
+            Err(error) => {
+                report.warnings.push(format!("turn {number} and those behind it are left out: {error:#}"));
+                break;
+            }
+        }
     }
     progress.finish_and_clear();
     rig.down()?;

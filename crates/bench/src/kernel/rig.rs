@@ -164,7 +164,7 @@ impl Rig {
     /// Ends the daemons, and takes the bridge from Crosslane's module.
     pub(super) fn stop_daemons(&mut self) -> Result<()> {
         for host in [CLIENT, SERVER] {
-            self.lab.kill_daemon(host, Signal::TERM)?;
+            self.lab.kill_daemon(host, Signal::KILL)?;
         }
         self.leave()
     }
