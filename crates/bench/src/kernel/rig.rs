@@ -8,6 +8,7 @@ use crosslane_lab::{Lab, LabError, Machines, Options, Preload};
 use rustix::process::Signal;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ pub(super) const CLIENT: &str = "h1";
 pub(super) const SERVER: &str = "h2";
 /// Addresses of `ntb_netdev`'s interfaces in these two.
 const ADDRESSES: [&str; 2] = ["10.88.0.1", "10.88.0.2"];
+/// Port of the first server.
+const FIRST_PORT: u16 = 5301;
 /// The bridge, as Crosslane's module has it.
 const DEVICE: &str = "/dev/crosslane0";
 /// What changes who has the bridge.
@@ -30,6 +33,7 @@ const PERF_ORDER: [&str; 2] = ["26", "32"];
 /// The machines. Between two who have the bridge nobody has it in either: the kernel's clients wait long for a peer of another kind.
 pub(super) struct Rig {
     lab: Lab,
+    ports: AtomicU16,
 }
 
 impl Rig {
@@ -44,7 +48,7 @@ impl Rig {
             found => found?,
         };
         let options = Options { machines: Some(machines), patience: BOOT, ..place::pair("kernel") };
-        let mut rig = Self { lab: place::up(&options)? };
+        let mut rig = Self { lab: place::up(&options)?, ports: AtomicU16::new(FIRST_PORT) };
         rig.stop_daemons()?;
         Ok(rig)
     }
@@ -67,6 +71,11 @@ impl Rig {
     /// Its address on the fabric.
     pub(super) fn address(&self) -> Result<IpAddr> {
         Ok(self.lab.address(SERVER)?)
+    }
+
+    /// A port that no server has had: connections to an earlier one may still be in TIME_WAIT.
+    pub(super) fn new_port(&self) -> u16 {
+        self.ports.fetch_add(1, Relaxed)
     }
 
     /// Bytes that programs of the client's host have sent by streams.

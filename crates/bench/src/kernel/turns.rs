@@ -9,9 +9,6 @@ use indicatif::ProgressBar;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Ports of the servers.
-const IPERF3: u16 = 5201;
-const SOCKPERF: u16 = 5301;
 /// Bytes of a sockperf message.
 const MESSAGE: u16 = 64;
 /// How many connections are tried until one is a stream: a daemon that has to wait for a processor answers late, and a connection goes by
@@ -161,18 +158,20 @@ fn carried(rig: &Rig, by: By, measure: impl Fn() -> Result<Read>) -> Result<f64>
 }
 
 fn bulk(rig: &Rig, by: By, address: IpAddr, seconds: u32) -> Result<Read> {
-    let (to, time, port) = (address.to_string(), seconds.to_string(), IPERF3.to_string());
-    let _server = rig.serve(by.preload(), "iperf3", &["-s", "-p", &port], IPERF3)?;
+    let number = rig.new_port();
+    let (to, time, port) = (address.to_string(), seconds.to_string(), number.to_string());
+    let _server = rig.serve(by.preload(), "iperf3", &["-s", "-p", &port], number)?;
     let words = ["-c", &to, "-p", &port, "-t", &time, "-l", "128K", "-J"];
     let out = rig.ask(by.preload(), "iperf3", &words, Duration::from_secs(seconds.into()))?;
     read::iperf3(&out, seconds.into())
 }
 
 fn message(rig: &Rig, by: By, address: IpAddr, seconds: u32) -> Result<Read> {
+    let number = rig.new_port();
     let (to, time, port, size) =
-        (address.to_string(), seconds.to_string(), SOCKPERF.to_string(), MESSAGE.to_string());
+        (address.to_string(), seconds.to_string(), number.to_string(), MESSAGE.to_string());
     let server = ["sr", "--tcp", "-i", &to, "-p", &port];
-    let _server = rig.serve(by.preload(), "sockperf", &server, SOCKPERF)?;
+    let _server = rig.serve(by.preload(), "sockperf", &server, number)?;
     let words = ["ping-pong", "--tcp", "-i", &to, "-p", &port, "-m", &size, "-t", &time];
     let out = rig.ask(by.preload(), "sockperf", &words, Duration::from_secs(seconds.into()))?;
     read::sockperf(&out, MESSAGE.into())
