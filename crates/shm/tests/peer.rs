@@ -9,6 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Names the socket that [`child`] connects to.
@@ -25,6 +26,14 @@ fn child() {
     let mut words = line.split_whitespace();
     let Some(program) = words.next() else { return };
     panic!("{}", Command::new(program).args(words).exec());
+}
+
+/// Held where a program is written or a process is made: a process that is made meanwhile, by another thread, has the program open for
+/// writing until it executes another, and until then nobody can execute it (`ETXTBSY`).
+static WRITING: Mutex<()> = Mutex::new(());
+
+fn writing() -> MutexGuard<'static, ()> {
+    WRITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A process of user `uid`, the socket that it opened, and who is there.
@@ -44,6 +53,7 @@ impl Held {
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).unwrap();
         // Where others may execute it.
         let program = folder.path().join("program");
+        let alone = writing();
         std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
         let mut command = Command::new(program);
         command.args(["--exact", "child", "--nocapture"]).env(CHILD, &path).stdin(Stdio::piped());
@@ -51,6 +61,7 @@ impl Held {
             command.uid(uid).gid(uid);
         }
         let child = command.stdout(Stdio::null()).spawn().unwrap();
+        drop(alone);
         let (socket, _) = listener.accept().unwrap();
         let peer = Peer::of(socket.as_fd()).unwrap();
         Self { child, peer, _folder: folder, socket }
@@ -111,7 +122,9 @@ fn peer_that_gains_rights_is_no_longer_its_users() {
         ("set-group-id", 0o2755, Err(PeerError::OtherUser)),
     ] {
         let program = folder.path().join(name);
+        let alone = writing();
         std::fs::copy("/bin/sleep", &program).unwrap();
+        drop(alone);
         std::fs::set_permissions(&program, PermissionsExt::from_mode(mode)).unwrap();
         let mut held = Held::start(NOBODY);
         assert_eq!(held.peer.check(), Ok(()));
