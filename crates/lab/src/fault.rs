@@ -55,9 +55,10 @@ impl Lab {
     pub fn flap(&mut self, one: &str, other: &str) -> Result<(), LabError> {
         let (_, cable) = self.cable_between(one, other)?;
         if self.state.accelerator.is_some() {
+            // The keeper has both machines look each time.
             return [true, false]
                 .into_iter()
-                .try_for_each(|cut| cable::set_cut(&self.folder.path, &cable, cut));
+                .try_for_each(|cut| keeper::ask(&self.folder, &Ask::Cable { number: cable.number, cut }));
         }
         let tool = Tool::connect(&self.puller(&cable).control)?;
         tool.order(&request(&cable, true))?;
