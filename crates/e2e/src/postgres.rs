@@ -87,7 +87,7 @@ impl Postgres {
 }
 
 /// The user that a server of root's must run as: it refuses to be root.
-fn user() -> Option<&'static str> {
+pub fn user() -> Option<&'static str> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }
@@ -97,7 +97,7 @@ fn user() -> Option<&'static str> {
 }
 
 /// The folder of the newest version's programs.
-fn folder() -> Option<PathBuf> {
+pub fn folder() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
     let mut found: Vec<PathBuf> = versions
         .map(|version| version.path().join("bin"))

@@ -3,11 +3,15 @@
 //!
 //! Needs what `make vm-image` builds. Without KVM a machine is slow, and three share two processors: times are long and nothing is timed.
 
+mod everyday;
+
 use anyhow::{Context, Result, bail, ensure};
 use crosslane_e2e::package;
 use crosslane_e2e::program::{Printed, Program, run};
 use crosslane_e2e::wait_for;
 use crosslane_lab::{Lab, LabError, Machines, Options, Preload};
+use everyday::Place;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long anything may take.
@@ -21,6 +25,9 @@ const TRIES: usize = 8;
 const SENT: u64 = 24 << 20;
 /// Length of the value that goes through redis, bytes.
 const VALUE: usize = 4 << 20;
+
+/// Six machines at once would be too many.
+static ALONE: Mutex<()> = Mutex::new(());
 
 fn up() -> Result<Option<Lab>> {
     let machines = match Machines::find(None) {
@@ -48,6 +55,11 @@ fn output(lab: &Lab, host: &str, words: &[&str]) -> Result<Printed> {
 /// Bytes that programs of a host have sent by streams.
 fn sent(lab: &Lab, host: &str) -> Result<u64> {
     Ok(lab.status(host)?.counters.stream_tx_bytes)
+}
+
+/// How often streams of the first two hosts have moved to another way.
+fn moved(lab: &Lab) -> Result<u64> {
+    Ok(lab.status("h1")?.counters.moved + lab.status("h2")?.counters.moved)
 }
 
 /// Programs see their own kernel, end with their own codes, and read what we write.
@@ -158,19 +170,42 @@ fn machine_rejoins_after_a_reset(lab: &mut Lab) -> Result<()> {
 }
 
 #[test]
+fn everyday_programs_between_machines_lose_no_byte() -> Result<()> {
+    let all = ["scp", "sshd", "nginx", "curl"].map(package::need);
+    if all.iter().any(Option::is_none) {
+        return Ok(());
+    }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = Place::new()?;
+    let Some(mut lab) = up()? else { return Ok(()) };
+    everyday::scp_goes_on_through_a_cut(&mut lab, &place).context("scp")?;
+    everyday::curl_goes_on_through_a_reset(&mut lab, &place).context("nginx and curl")?;
+    everyday::pgbench_goes_on_through_a_cut(&mut lab, &place).context("pgbench")?;
+    no_violations(&lab)?;
+    Ok(lab.down()?)
+}
+
+/// Nobody broke the protocol.
+fn no_violations(lab: &Lab) -> Result<()> {
+    for host in ["h1", "h2", "h3"] {
+        let violations = lab.status(host)?.counters.violations;
+        ensure!(violations == 0, "{violations} violations at {host}");
+    }
+    Ok(())
+}
+
+#[test]
 fn machines_in_a_ring_survive_a_cut_and_a_reset() -> Result<()> {
     if package::need("iperf3").and(package::need("redis-server")).is_none() {
         return Ok(());
     }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(mut lab) = up()? else { return Ok(()) };
     programs_run_inside(&lab).context("programs")?;
     programs_end_with_their_client(&lab).context("a killed client")?;
     redis_keeps_a_value(&lab).context("redis")?;
     iperf3_goes_on_through_a_cut(&mut lab).context("a cut")?;
     machine_rejoins_after_a_reset(&mut lab).context("a reset")?;
-    for host in ["h1", "h2", "h3"] {
-        let violations = lab.status(host)?.counters.violations;
-        ensure!(violations == 0, "{violations} violations at {host}");
-    }
+    no_violations(&lab)?;
     Ok(lab.down()?)
 }
