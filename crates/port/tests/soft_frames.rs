@@ -135,7 +135,7 @@ impl Fd {
             Self::Segment(pages) => new_segment("test", u64::from(pages % 4) * PAGE).ok()?,
             Self::Buffer(pages) => new_segment("test", memory_len(u64::from(pages % 4) * PAGE)).ok()?,
             Self::Open => memfd_create("test", MemfdFlags::CLOEXEC).ok()?,
-            Self::Waker => Receiver::new().ok()?.waker().ok()?.into_socket(),
+            Self::Waker => Receiver::new().ok()?.waker().ok()?.into_fd(),
             Self::Blocking => eventfd(u32::MAX, EventfdFlags::CLOEXEC).ok()?,
             Self::Pipe => rustix::pipe::pipe().ok()?.0,
             Self::Folder => std::fs::File::open("/").ok()?.into(),

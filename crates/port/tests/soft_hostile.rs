@@ -120,7 +120,7 @@ fn hostile_frames_out_of_turn_are_refused() {
     violation(|peer| {
         assert!(peer.frame(&segment(0, pages(0, 1)), Some(4096)) && peer.frame(&translation(0, 8192), None));
     });
-    let waker = Receiver::new().unwrap().waker().unwrap().into_socket();
+    let waker = Receiver::new().unwrap().waker().unwrap().into_fd();
     let twice = Frame::Waker { handle: 4 }.encode();
     violation(|peer| assert!(peer.send(&twice, &[waker.as_fd()]) && peer.send(&twice, &[waker.as_fd()])));
 }
@@ -223,7 +223,7 @@ fn hostile_floods_are_bounded() {
         }
         unreachable!("numbers do not end")
     };
-    let waker = Receiver::new().unwrap().waker().unwrap().into_socket();
+    let waker = Receiver::new().unwrap().waker().unwrap().into_fd();
     let reason = flood(|handle| Frame::Waker { handle }, &waker);
     assert_eq!(reason, DownReason::Violation("too many wakers".into()));
     let buffer = new_segment("test", memory_len(4096)).unwrap();

@@ -51,8 +51,18 @@ pub struct Receiver {
 /// One waker's end of a wake event: a socket, or a bell of the kernel module, which has the far host's module send.
 #[derive(Debug)]
 pub struct Waker {
-    socket: OwnedFd,
+    descriptor: OwnedFd,
     word: u64,
+    by: By,
+}
+
+/// The system call that wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// `send`, which does not depend on flags that others could change: for sockets.
+    Send,
+    /// `write`: for bells, and for sockets of processes that may no longer call `send`, which must be non-blocking and nobody else's.
+    Write,
 }
 
 impl Receiver {
@@ -87,7 +97,7 @@ impl Receiver {
     /// # Errors
     /// There are no descriptors left, or this is another namespace.
     pub fn waker(&self) -> Result<Waker, Errno> {
-        Ok(Waker { socket: connect(&self.address)?, word: self.word })
+        Ok(Waker { descriptor: connect(&self.address)?, word: self.word, by: By::Send })
     }
 
     /// Wakes the sleeper, through the sleeper's own socket. Never blocks.
@@ -141,18 +151,18 @@ impl AsFd for Receiver {
 }
 
 impl Waker {
-    /// A waker from a socket that another process sent.
+    /// A waker from a descriptor that another process sent.
     ///
     /// # Errors
     /// The descriptor is of another kind, to which a write could block.
-    pub fn of(socket: OwnedFd, word: u64) -> Result<Self, Errno> {
-        check(&socket)?;
-        Ok(Self { socket, word })
+    pub fn of(descriptor: OwnedFd, word: u64) -> Result<Self, Errno> {
+        let by = check(&descriptor)?;
+        Ok(Self { descriptor, word, by })
     }
 
     /// Wakes the sleeper; `false` if its socket is closed, or the cable of its bell was cut. Never blocks.
     pub fn wake(&self) -> bool {
-        wake(self.socket.as_fd(), self.word)
+        wake(self.descriptor.as_fd(), self.word, self.by)
     }
 
     /// The word that this waker sends.
@@ -160,36 +170,45 @@ impl Waker {
         self.word
     }
 
-    /// The socket, for a caller that keeps descriptors in its own way ([`wake`]).
-    pub fn into_socket(self) -> OwnedFd {
-        self.socket
+    /// How this waker wakes.
+    pub fn by(&self) -> By {
+        self.by
+    }
+
+    /// The descriptor, for a caller that keeps descriptors in its own way ([`wake`]).
+    pub fn into_fd(self) -> OwnedFd {
+        self.descriptor
     }
 }
 
 impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.descriptor.as_fd()
     }
 }
 
-/// Refuses all descriptors but those to which a write never waits: datagram sockets of this machine, and the kernel module's bells; never
-/// blocks.
+/// Refuses all descriptors but those to which a write never waits: datagram sockets of this machine, and the kernel module's bells; how
+/// one wakes by the descriptor. Never blocks.
 ///
 /// # Errors
 /// `NOTSOCK`, `PROTOTYPE`.
-pub fn check(waker: impl AsFd) -> Result<(), Errno> {
+pub fn check(waker: impl AsFd) -> Result<By, Errno> {
     let local = match sockopt::socket_domain(&waker) {
         Err(Errno::NOTSOCK) => return check_bell(waker),
         domain => domain? == AddressFamily::UNIX,
     };
     let datagrams = sockopt::socket_type(&waker)? == SocketType::DGRAM;
-    if local && datagrams { Ok(()) } else { Err(Errno::PROTOTYPE) }
+    if local && datagrams { Ok(By::Send) } else { Err(Errno::PROTOTYPE) }
 }
 
 /// Nothing else of the module's file system can be written to.
-fn check_bell(waker: impl AsFd) -> Result<(), Errno> {
+fn check_bell(waker: impl AsFd) -> Result<By, Errno> {
     let kind = rustix::fs::fstatfs(waker)?.f_type;
-    if u64::try_from(kind).is_ok_and(|kind| kind == DEVICE_MAGIC) { Ok(()) } else { Err(Errno::NOTSOCK) }
+    if u64::try_from(kind).is_ok_and(|kind| kind == DEVICE_MAGIC) {
+        Ok(By::Write)
+    } else {
+        Err(Errno::NOTSOCK)
+    }
 }
 
 /// As [`Receiver::waker`].
@@ -203,17 +222,12 @@ pub fn connect(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
 }
 
 /// As [`Waker::wake`].
-pub fn wake(waker: BorrowedFd<'_>, word: u64) -> bool {
-    match send(waker, &message(word), SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-        Err(Errno::NOTSOCK) => wake_by_write(waker, word),
-        sent => told(sent),
-    }
-}
-
-/// As [`wake`], by `write`: for bells, and for processes that may no longer call `send`. A socket must be non-blocking, and only the
-/// caller's process may hold it.
-pub fn wake_by_write(waker: BorrowedFd<'_>, word: u64) -> bool {
-    told(rustix::io::write(waker, &message(word)))
+pub fn wake(waker: BorrowedFd<'_>, word: u64, by: By) -> bool {
+    let message = message(word);
+    told(match by {
+        By::Send => send(waker, &message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
+        By::Write => rustix::io::write(waker, &message),
+    })
 }
 
 /// As [`Receiver::wake`].
@@ -355,7 +369,7 @@ mod tests {
         assert!(is_readable(&receiver) && receiver.clear() && !is_readable(&receiver));
         receiver.wake();
         assert!(is_readable(&receiver) && receiver.clear() && !is_readable(&receiver));
-        assert!(wake_by_write(waker.as_fd(), waker.word()) && clear_by_read(receiver.as_fd()));
+        assert!(wake(waker.as_fd(), waker.word(), By::Write) && clear_by_read(receiver.as_fd()));
         drop(receiver);
         assert!(!waker.wake(), "the sleeper is gone");
     }

@@ -102,7 +102,7 @@ impl Offload {
         let Ok([out, into, completions, lease]) = <[OwnedFd; 4]>::try_from(fds) else {
             return Err(SessionError::NoDescriptors);
         };
-        wake::check(&out).and_then(|()| wake::check(&into))?;
+        wake::check(&out).and_then(|_| wake::check(&into))?;
         let stall = Stall::new(session.socket(), keep(lease), threads).ok_or_else(|| {
             SessionError::Refused("the engine's threads cannot be seen in /proc".to_owned())
         })?;
@@ -241,7 +241,7 @@ impl Offload {
 
     fn wake(&self, way: Way) {
         let (waker, word) = self.wakers[way as usize];
-        wake::wake(waker, word);
+        wake::wake(waker, word, wake::By::Send);
     }
 
     fn take_slot(&self, way: Way) -> Option<usize> {

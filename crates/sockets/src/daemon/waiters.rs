@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use crosslane_client::Session;
 use crosslane_client::link::wakers::{self, Wakers, Waking};
 use crosslane_shm::lock::{Guard, Locked};
-use crosslane_shm::wake::{self, Waker};
+use crosslane_shm::wake::{self, By, Waker};
 use crosslane_wire::WaiterId;
 use crosslane_wire::local::Request;
 use rustix::fd::RawFd;
@@ -39,6 +39,7 @@ struct Made {
 struct KnownWaker {
     fd: RawFd,
     word: u64,
+    by: By,
 }
 
 /// The sleepers of this process, and those of others that it has woken.
@@ -135,7 +136,7 @@ impl Made {
     fn wake(&self) -> bool {
         match self.confined {
             _ if !program::sandboxed() => wake::wake_self(fd::borrow(self.fd), &self.address, self.word),
-            Some(waker) => wake::wake_by_write(fd::borrow(waker), self.word),
+            Some(waker) => wake::wake(fd::borrow(waker), self.word, By::Write),
             None => false,
         }
     }
@@ -250,14 +251,14 @@ impl Waking for Ours {
     }
 
     fn keep(&self, waker: Waker) -> KnownWaker {
-        let word = waker.word();
-        KnownWaker { fd: internal_fds::hide(waker.into_socket()), word }
+        let (word, by) = (waker.word(), waker.by());
+        KnownWaker { fd: internal_fds::hide(waker.into_fd()), word, by }
     }
 
     fn ring(&self, waker: &KnownWaker) -> bool {
-        // Nobody but this process holds the socket. One that was forgotten a moment ago is still open.
-        let fd = fd::borrow(waker.fd);
-        if program::sandboxed() { wake::wake_by_write(fd, waker.word) } else { wake::wake(fd, waker.word) }
+        // Nobody but this process holds a socket. One that was forgotten a moment ago is still open.
+        let by = if program::sandboxed() { By::Write } else { waker.by };
+        wake::wake(fd::borrow(waker.fd), waker.word, by)
     }
 
     fn retire(&self, waker: KnownWaker) {
