@@ -3,7 +3,7 @@
 
 mod support;
 
-use crosslane_port::Port;
+use crosslane_port::{Port, PortError};
 use crosslane_shm::wake::{Receiver, Waker};
 use crosslane_wire::SegmentRange;
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -32,6 +32,7 @@ fn leak_no_wakers_of_fifty_thousand_clients() {
         let taken = b.import_waker(handle).unwrap().expect("there is room");
         if client % 1000 == 0 {
             assert!(Waker::of(taken, sleeper.word()).unwrap().wake() && sleeper.clear());
+            assert!(matches!(b.import_waker(handle), Err(PortError::NotThere)), "one can be taken once");
         }
     }
     // What came with the handshake may have been closed aside meanwhile.

@@ -133,6 +133,16 @@ pub(super) fn bells<C: Cable>(rig: &mut Rig<C>) {
     assert!(Waker::of(imported, sleeper.word()).expect("is a waker").wake());
     sleeper.sleep(Some(&SOON));
     assert!(sleeper.clear(), "was rung");
+    // Another one under the same handle, where a port gives one, is the same sleeper's.
+    match rig.cable.b().import_waker(handle) {
+        Err(PortError::NotThere) => {}
+        Ok(Some(again)) => {
+            assert!(Waker::of(again, sleeper.word()).expect("is a waker").wake());
+            sleeper.sleep(Some(&SOON));
+            assert!(sleeper.clear(), "was rung again");
+        }
+        other => panic!("{other:?}"),
+    }
     // One that was never exported wakes nobody, whether the port finds that out now or when it is written to.
     match rig.cable.b().import_waker(handle + 1) {
         Err(PortError::NotThere) => {}
