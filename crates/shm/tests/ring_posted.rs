@@ -8,9 +8,10 @@ use crosslane_wire::segment::LINE;
 use posted::Order::{self, AsMade, Combined};
 use posted::duplex::Talk;
 use posted::ends::{Mutation, Pair, Setup};
-use posted::explorer::{Found, explore};
+use posted::explorer::{Chooser, Found, Run, explore};
 use posted::resume::{self, Move};
 use posted::split::{self, Split};
+use std::fmt::Debug;
 
 /// Ticks that stores may be under way: both ways alike, and one slower than the other. Below two a flight that ends too early shows
 /// nothing.
@@ -32,8 +33,13 @@ const MOVE: resume::Setup =
     resume::Setup { order: AsMade, delays: [2, 2], records: 3, cut: false, mutation: None };
 
 fn run(setup: Setup) -> Found {
-    let found = explore(|chooser| Pair::new(setup, chooser));
-    println!("{setup:?}: {} states", found.states);
+    tried(setup, |chooser| Pair::new(setup, chooser))
+}
+
+/// What all orders of `setup` lead to.
+fn tried<R: Run>(setup: impl Debug, begin: impl Fn(Chooser) -> R) -> Found {
+    let found = explore(begin);
+    println!("{setup:?}: {} states, {:?}", found.states, found.wrong);
     found
 }
 
@@ -175,19 +181,15 @@ fn gathered_records_are_whole_and_who_waits_for_more_is_woken() {
 #[test]
 fn credit_that_rides_keeps_nobody_asleep() {
     for order in [AsMade, Combined] {
-        let found = explore(|chooser| Talk::new(Setup { order, ..TALK }, chooser));
-        println!("{order:?}: {} states", found.states);
-        assert_eq!(found.wrong, None);
+        assert_eq!(tried(order, |chooser| Talk::new(Setup { order, ..TALK }, chooser)).wrong, None);
         let mutation = Some(Mutation::RodeIsEnough);
-        let found = explore(|chooser| Talk::new(Setup { order, mutation, ..TALK }, chooser));
+        let found = tried(order, |chooser| Talk::new(Setup { order, mutation, ..TALK }, chooser));
         assert!(found.wrong.expect("a run that goes wrong").contains("sleeps for ever"));
     }
 }
 
 fn splits(setup: split::Setup) -> Option<String> {
-    let found = explore(|chooser| Split::new(setup, chooser));
-    println!("{setup:?}: {} states, {:?}", found.states, found.wrong);
-    found.wrong
+    tried(setup, |chooser| Split::new(setup, chooser)).wrong
 }
 
 #[test]
@@ -206,9 +208,7 @@ fn send_that_meets_the_end_of_the_ring_is_seen_as_a_whole() {
 }
 
 fn moved(setup: resume::Setup) -> Option<String> {
-    let found = explore(|chooser| Move::new(setup, chooser));
-    println!("{setup:?}: {} states, {:?}", found.states, found.wrong);
-    found.wrong
+    tried(setup, |chooser| Move::new(setup, chooser)).wrong
 }
 
 #[test]

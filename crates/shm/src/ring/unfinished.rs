@@ -312,7 +312,17 @@ mod tests {
     /// Sends `sent` after `before`, and kills the sender after each instruction of that send. The next sender must find all of it
     /// or nothing, or where the ring was full a part that ends where a record ends, and its own bytes must follow. `taken` bytes of
     /// `before` were received.
-    fn killed(before: &[(&[u8], bool)], taken: usize, (sent, awake): (&[u8], bool)) {
+    fn killed(before: &[(&[u8], bool)], taken: usize, sent: (&[u8], bool)) {
+        killed_behind(before, taken, |_| {}, sent);
+    }
+
+    /// As [`killed`], with something done to the sender's state before the send.
+    fn killed_behind(
+        before: &[(&[u8], bool)],
+        taken: usize,
+        prepare: impl Fn(&Producer),
+        (sent, awake): (&[u8], bool),
+    ) {
         let pair = Pair::new();
         let mut expected: Vec<u8> = Vec::new();
         for (bytes, awake) in before {
@@ -326,6 +336,7 @@ mod tests {
             done += pair.consumer.take(&pair.ring, &mut received[done..]).unwrap();
         }
         pair.consumer.give_credit(&pair.back, true);
+        prepare(&pair.producer);
         let given = Given { credit: pair.consumer.position(), awake };
         let (copy, spoils) = (Pair::new(), RefCell::new(Vec::with_capacity(2 * expected.len() + 1024)));
         let seen = [0, 1].map(|_| core::cell::Cell::new(0));
@@ -374,6 +385,9 @@ mod tests {
         let most = bytes(payload_of(CAP - 4 * LINE));
         killed(&[(&most, false)], most.len(), (&bytes(payload_of(4 * LINE)), false));
         killed(&[(&most, false)], most.len(), (&bytes(payload_of(8 * LINE)), false));
+        // The ring doubles with the record at its end.
+        let grows = |producer: &Producer| producer.request_grow();
+        killed_behind(&[(&most, false)], most.len(), grows, (&bytes(payload_of(8 * LINE)), false));
         // The ring is full and is doubled.
         killed(&[(&most, false)], 0, (&bytes(payload_of(8 * LINE)), false));
         let less = bytes(payload_of(CAP - 8 * LINE));
@@ -402,6 +416,25 @@ mod tests {
         ] {
             pair.producer.note.take(begin, word);
             assert!(pair.producer.finish(&pair.ring).is_err(), "{begin:?}");
+        }
+    }
+
+    #[test]
+    fn killed_sender_note_that_lies_of_a_second_record_is_refused() {
+        let word = |len, flags| Header { len, kind: Kind::Data, flags, cpu: 0 }.to_word();
+        let last = Begin { position: 0, offset: CAP - LINE, units: 0, cap: CAP };
+        for (begin, words) in [
+            (last, [word(1, 0), u64::MAX]),
+            (last, [word(1, 0), 0]),
+            // Longer than the ring, and beyond what it may become.
+            (last, [word(1, 0), word(5000, 0)]),
+            (last, [word(1, FLAG_GROW), word(5000, 0)]),
+            (Begin { offset: MAX - LINE, cap: MAX, ..last }, [word(1, FLAG_GROW), word(1, 0)]),
+            (Begin { offset: 2 * LINE, cap: !1, ..last }, [word(1, FLAG_GROW), word(1, 0)]),
+        ] {
+            let pair = Pair::new();
+            pair.producer.note.take_two(begin, words);
+            assert!(pair.producer.finish(&pair.ring).is_err(), "{begin:?} {words:?}");
         }
     }
 }

@@ -73,6 +73,7 @@ impl Split {
         } else {
             self.push(&[2; SENT]);
         }
+        assert_eq!(self.producer.cap(), self.setup.ring_max, "the ring has doubled, if it may");
     }
 
     /// All that has arrived, as `recv` takes it.
