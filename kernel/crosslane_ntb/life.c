@@ -6,11 +6,17 @@
 #include "segment.h"
 
 #include <linux/delay.h>
+#include <linux/ktime.h>
+#include <linux/minmax.h>
 #include <linux/ntb.h>
 #include <linux/string.h>
 
 /* How soon an end looks again for a peer that is not ready, ms. Whoever has news rings; this is for what was lost. */
 #define AGAIN 20
+/* Pause of a worker that has served a full queue of wakes: so many times as long as that took, within these bounds, us. */
+#define PAUSE_FACTOR 4
+#define PAUSE_LEAST 500
+#define PAUSE_MOST 200000
 /* Scratchpad of the session words. */
 #define SESSION_PAD 0
 
@@ -94,44 +100,44 @@ static bool make_ready(struct port *port)
 	return true;
 }
 
-/* Serves wakes that have come; false if there may be more. */
+/* Serves as many wakes as the queue has room for; false if there may be more. */
 static bool serve_wakes(struct port *port)
 {
-	bool done = false;
 	u32 handle, served;
 
-	for (served = 0; served < CONTROL_QUEUE && !done; served++) {
+	for (served = 0; served < CONTROL_QUEUE; served++) {
 		switch (control_next_wake(&port->control, &handle)) {
 		case CONTROL_ONE:
 			wakers_wake(&port->wakers, handle);
-			break;
+			continue;
 		case CONTROL_ALL:
 			wakers_wake_all(&port->wakers);
-			/* A peer that rings without end has this seldom. */
-			usleep_range(500, 1000);
-			break;
+			return false;
 		case CONTROL_NONE:
-			done = true;
-			break;
+			if (served)
+				control_acknowledge(&port->control);
+			return true;
 		}
 	}
-	if (served > 1 || !done)
-		control_acknowledge(&port->control);
-	return done;
+	return false;
 }
 
 /*
- * A peer that rings without end keeps a worker busy, and no interrupt. Each sleeper is woken once for each time that it sleeps, however
- * often it is rung.
+ * A peer that rings without end has a fifth of a worker's time, and what it rings for comes late. Each sleeper is woken once for each time
+ * that it sleeps, however often it is rung.
  */
 static void serve(struct work_struct *work)
 {
 	struct port *port = container_of(work, struct port, wakes);
+	ktime_t begun = ktime_get();
+	s64 pause;
 
-	if (!serve_wakes(port)) {
-		cond_resched();
-		queue_work(system_highpri_wq, &port->wakes);
-	}
+	if (serve_wakes(port))
+		return;
+	pause = clamp_t(s64, PAUSE_FACTOR * ktime_us_delta(ktime_get(), begun), PAUSE_LEAST, PAUSE_MOST);
+	usleep_range(pause, 2 * pause);
+	control_acknowledge(&port->control);
+	queue_work(system_highpri_wq, &port->wakes);
 }
 
 /* Serves what has come by the control memory. */
