@@ -44,12 +44,7 @@ impl Web {
         setup: Setup,
     ) -> Result<Program> {
         let place = rig.file(&format!("nginx-{port}"));
-        fs::create_dir(&place)?;
-        let config = place.join("nginx.conf");
-        if setup.tls {
-            certificate(&place, address)?;
-        }
-        fs::write(&config, text(&place, address, port, root, setup))?;
+        let config = set_up(&place, address, port, root, setup)?;
         let mut command = rig.command(host, &self.nginx)?;
         command.arg("-e").arg(place.join("error.log")).arg("-c").arg(&config);
         let mut server = Program::start(&mut command)?;
@@ -88,6 +83,20 @@ impl Web {
 /// Certificate of the server that listens on `port`: its own authority.
 pub fn authority(rig: &Rig, port: u16) -> PathBuf {
     rig.file(&format!("nginx-{port}")).join("cert.pem")
+}
+
+/// Makes the folder `place` of a server on `address` that gives out `root`; its configuration.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn set_up(place: &Path, address: &str, port: u16, root: &Path, setup: Setup) -> Result<PathBuf> {
+    fs::create_dir(place)?;
+    if setup.tls {
+        certificate(place, address)?;
+    }
+    let config = place.join("nginx.conf");
+    fs::write(&config, text(place, address, port, root, setup))?;
+    Ok(config)
 }
 
 fn text(place: &Path, address: &str, port: u16, root: &Path, setup: Setup) -> String {

@@ -67,15 +67,8 @@ impl Sshd {
             );
             return Ok(None);
         }
-        let keys = rig.file("ssh");
-        fs::create_dir(&keys)?;
-        for name in ["host", "user"] {
-            let mut keygen = Command::new("ssh-keygen");
-            run(keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(keys.join(name)), WORK)?;
-        }
-        let address = rig.address(host)?.to_string();
-        fs::copy(keys.join("user.pub"), keys.join("authorized"))?;
-        fs::write(keys.join("config"), config(&keys, &address, port))?;
+        let (keys, address) = (rig.file("ssh"), rig.address(host)?.to_string());
+        set_up(&keys, &address, port)?;
         let separation = separation()?;
         let mut command = by(rig, host, sshd)?;
         let mut server = Program::start(command.args(["-D", "-e", "-f"]).arg(keys.join("config")))?;
@@ -134,10 +127,30 @@ impl Sshd {
     }
 
     fn identify(&self, command: &mut Command) {
-        command.arg("-i").arg(self.keys.join("user")).args(["-F", "none", "-o", "BatchMode=yes"]);
-        command.args(["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]);
-        command.args(["-o", "IdentitiesOnly=yes", "-o", "LogLevel=ERROR"]);
+        identify(&self.keys, command);
     }
+}
+
+/// Makes the folder `keys`, with keys for a server and its user, and the server's `config`.
+///
+/// # Errors
+/// A file cannot be written, or `ssh-keygen` fails.
+pub fn set_up(keys: &Path, address: &str, port: u16) -> Result<()> {
+    fs::create_dir(keys)?;
+    for name in ["host", "user"] {
+        let mut keygen = Command::new("ssh-keygen");
+        run(keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(keys.join(name)), WORK)?;
+    }
+    fs::copy(keys.join("user.pub"), keys.join("authorized"))?;
+    fs::write(keys.join("config"), config(keys, address, port))?;
+    Ok(())
+}
+
+/// Tells a client which key to use of those that [`set_up`] has made, and to ask nobody.
+pub fn identify(keys: &Path, command: &mut Command) {
+    command.arg("-i").arg(keys.join("user")).args(["-F", "none", "-o", "BatchMode=yes"]);
+    command.args(["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]);
+    command.args(["-o", "IdentitiesOnly=yes", "-o", "LogLevel=ERROR"]);
 }
 
 fn config(keys: &Path, address: &str, port: u16) -> String {

@@ -33,19 +33,10 @@ impl Postgres {
             return Ok(None);
         };
         let data = rig.file("postgres");
-        fs::create_dir(&data)?;
-        run(Command::new("chown").arg(user).arg(&data), WORK)?;
-        let mut initdb = Command::new("setpriv");
-        initdb.args(privileges(user)?).arg(bin.join("initdb"));
-        initdb.current_dir(rig.folder()).args(["--auth=trust", "-U", "bench", "-E", "UTF8", "--no-locale"]);
-        run(initdb.arg("--no-sync").arg("-D").arg(&data), WORK).context("initdb")?;
+        set_up(&data, &bin, user)?;
         let address = rig.address(host)?.to_string();
-        let hba = data.join("pg_hba.conf");
-        fs::write(&hba, "host all all 0.0.0.0/0 trust\nhost all all ::/0 trust\n")?;
         let mut command = rig.command_as(user, host, bin.join("postgres"))?;
-        command.current_dir(rig.folder()).arg("-D").arg(&data).args(["-p", &port.to_string()]);
-        command.args(["-c", &format!("listen_addresses={address}"), "-c", "unix_socket_directories="]);
-        let mut server = Program::start(command.args(["-c", "fsync=off", "-c", "autovacuum=off"]))?;
+        let mut server = Program::start(serving(command.current_dir(rig.folder()), &data, &address, port))?;
         server.listens(port)?;
         server.says("ready to accept connections")?;
         Ok(Some(Self { server, bin, address, port }))
@@ -84,6 +75,28 @@ impl Postgres {
         command.args(["-h", &self.address, "-p", &self.port.to_string(), "-U", "bench"]);
         Ok(command)
     }
+}
+
+/// Makes the folder `data` of a database that trusts everybody.
+///
+/// # Errors
+/// `initdb` fails.
+pub fn set_up(data: &Path, bin: &Path, user: &str) -> Result<()> {
+    fs::create_dir(data)?;
+    run(Command::new("chown").arg(user).arg(data), WORK)?;
+    let mut initdb = Command::new("setpriv");
+    initdb.args(privileges(user)?).arg(bin.join("initdb")).current_dir(data);
+    initdb.args(["--auth=trust", "-U", "bench", "-E", "UTF8", "--no-locale", "--no-sync", "-D"]);
+    run(initdb.arg(data), WORK).context("initdb")?;
+    fs::write(data.join("pg_hba.conf"), "host all all 0.0.0.0/0 trust\nhost all all ::/0 trust\n")?;
+    Ok(())
+}
+
+/// Tells the command of a server where its data are and where it is to listen.
+pub fn serving<'a>(command: &'a mut Command, data: &Path, address: &str, port: u16) -> &'a mut Command {
+    command.arg("-D").arg(data).args(["-p", &port.to_string()]);
+    command.args(["-c", &format!("listen_addresses={address}"), "-c", "unix_socket_directories="]);
+    command.args(["-c", "fsync=off", "-c", "autovacuum=off"])
 }
 
 /// The user that a server of root's must run as: it refuses to be root.

@@ -1,12 +1,11 @@
 //! Everyday programs between machines: scp, nginx with curl, and PostgreSQL with pgbench, while a cable is pulled and the machine
 //! between is reset. What arrives is compared.
 
-use crate::{BEGUN, PATIENCE, TRIES, moved, output, program, sent};
-use anyhow::{Context, Result, bail, ensure};
-use crosslane_e2e::postgres;
+use crate::{PATIENCE, begun, moved, output, program};
+use anyhow::{Context, Result, ensure};
 use crosslane_e2e::program::{Program, run};
 use crosslane_e2e::rig::{open_folder, privileges};
-use crosslane_e2e::{WORK, package, payload, wait_for};
+use crosslane_e2e::{WORK, nginx, openssh, package, payload, postgres, wait_for};
 use crosslane_lab::{Lab, Preload};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,31 +29,18 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// A file to copy, and keys, made on the machine that all others share the root of.
+    /// A file to copy, made on the machine that all others share the root of.
     pub(crate) fn new() -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("crosslane-machines.").tempdir()?;
         open_folder(folder.path())?;
         let place = Self { folder, sum: String::new() };
         payload::file(&place.path("file"), 5, FILE)?;
         let sum = run(Command::new("sha256sum").arg(place.path("file")), WORK)?.text();
-        for name in ["host", "user"] {
-            let mut keygen = Command::new("ssh-keygen");
-            run(keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(place.path(name)), WORK)?;
-        }
         Ok(Self { sum: sum.split(' ').next().unwrap_or_default().to_owned(), ..place })
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
-    }
-
-    fn text(&self, name: &str) -> String {
-        self.path(name).display().to_string()
-    }
-
-    fn write(&self, name: &str, text: &str) -> Result<String> {
-        fs::write(self.path(name), text)?;
-        Ok(self.text(name))
     }
 }
 
@@ -67,47 +53,21 @@ fn listens(lab: &Lab, host: &str, port: u16, server: &Program) -> Result<()> {
     })
 }
 
-/// Starts a client until its bytes go by a stream: `host` has sent a part of them.
-fn begun(lab: &Lab, host: &str, words: &[&str]) -> Result<Program> {
-    for _ in 0..TRIES {
-        let before = sent(lab, host)?;
-        let mut client = Program::start(&mut program(lab, "h1", words)?)?;
-        let begun = wait_for("the client has begun", BEGUN, || {
-            let now = sent(lab, host).map_err(|error| error.to_string())? - before;
-            if now > FILE / 16 || client.is_over() { Ok(now) } else { Err(format!("{now} bytes")) }
-        });
-        if begun.is_ok_and(|bytes| bytes > FILE / 16) {
-            return Ok(client);
-        }
-        client.end();
-    }
-    bail!("no connection of {TRIES} became a stream")
-}
-
 /// A file is copied while its cable is pulled; the cable stays so.
 pub(crate) fn scp_goes_on_through_a_cut(lab: &mut Lab, place: &Place) -> Result<()> {
     let address = lab.address("h2")?.to_string();
-    let keys = place.folder.path().display();
-    fs::copy(place.path("user.pub"), place.path("authorized"))?;
-    let config = place.write(
-        "sshd.conf",
-        &format!(
-            "ListenAddress {address}\nPort {SSH}\nHostKey {keys}/host\nAuthorizedKeysFile {keys}/authorized\nPidFile none\n\
-             StrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin yes\nSubsystem sftp internal-sftp\n"
-        ),
-    )?;
-    let script = format!("mkdir -p /run/sshd && exec /usr/sbin/sshd -D -e -f {config}");
+    let keys = place.path("ssh");
+    openssh::set_up(&keys, &address, SSH)?;
+    let script = format!("mkdir -p /run/sshd && exec /usr/sbin/sshd -D -e -f {}/config", keys.display());
     let mut server = Program::start(&mut program(lab, "h2", &["sh", "-c", &script])?)?;
     listens(lab, "h2", SSH, &server)?;
-    let (key, file, port) = (place.text("user"), place.text("file"), SSH.to_string());
-    let to = format!("{address}:/tmp/there");
-    let options =
-        ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"];
-    let mut words = vec!["scp", "-i", &key, "-F", "none", "-P", &port];
-    words.extend(options.iter().flat_map(|option| ["-o", option]));
-    words.extend([file.as_str(), &to]);
+    let mut scp = Command::new("scp");
+    openssh::identify(&keys, &mut scp);
+    scp.args(["-P", &SSH.to_string()]).arg(place.path("file")).arg(format!("{address}:/tmp/there"));
+    let words: Vec<&str> =
+        [scp.get_program()].into_iter().chain(scp.get_args()).filter_map(|word| word.to_str()).collect();
     let before = moved(lab)?;
-    let client = begun(lab, "h1", &words)?;
+    let client = begun(lab, "h1", &words, FILE / 16)?;
     ensure!(lab.cut("h1", "h2")?.changed, "the cable was cut already");
     client.finish(PATIENCE)?;
     let there = output(lab, "h2", &["sha256sum", "/tmp/there"])?.text();
@@ -119,21 +79,15 @@ pub(crate) fn scp_goes_on_through_a_cut(lab: &mut Lab, place: &Place) -> Result<
 
 /// A file is fetched past the third machine, which is reset meanwhile.
 pub(crate) fn curl_goes_on_through_a_reset(lab: &mut Lab, place: &Place) -> Result<()> {
-    let (address, root) = (lab.address("h2")?.to_string(), place.folder.path().display());
-    let config = place.write(
-        "nginx.conf",
-        &format!(
-            "user root root;\nworker_processes 1;\ndaemon off;\npid /tmp/nginx.pid;\nevents {{ worker_connections 64; }}\n\
-             http {{ access_log off; server {{ listen {address}:{WEB}; root {root}; }} }}\n"
-        ),
-    )?;
-    let words = ["nginx", "-e", "stderr", "-c", &config];
-    let mut server = Program::start(&mut program(lab, "h2", &words)?)?;
+    let (address, at) = (lab.address("h2")?.to_string(), place.path("nginx"));
+    let setup = nginx::Setup { sendfile: true, tls: false };
+    let config = nginx::set_up(&at, &address, WEB, place.folder.path(), setup)?.display().to_string();
+    let mut server = Program::start(&mut program(lab, "h2", &["nginx", "-e", "stderr", "-c", &config])?)?;
     listens(lab, "h2", WEB, &server)?;
     let script =
         format!("curl -sS --fail --noproxy '*' --limit-rate 4M http://{address}:{WEB}/file | sha256sum");
     let before = moved(lab)?;
-    let client = begun(lab, "h2", &["sh", "-c", &script])?;
+    let client = begun(lab, "h2", &["sh", "-c", &script], FILE / 16)?;
     lab.mend("h1", "h2")?;
     lab.wait_links(PATIENCE)?;
     lab.kill_host("h3")?;
@@ -183,23 +137,12 @@ pub(crate) fn pgbench_goes_on_through_a_cut(lab: &mut Lab, place: &Place) -> Res
 /// A database server in the second machine, whose data were made on the shared root.
 fn database(lab: &Lab, place: &Place, (bin, user): (&Path, &str), address: &str) -> Result<Program> {
     let data = place.path("postgres");
-    fs::create_dir(&data)?;
-    run(Command::new("chown").arg(user).arg(&data), WORK)?;
-    let mut initdb = Command::new("setpriv");
-    initdb.args(privileges(user)?).arg(bin.join("initdb")).current_dir(place.folder.path());
-    initdb.args(["--auth=trust", "-U", "bench", "-E", "UTF8", "--no-locale", "--no-sync", "-D"]);
-    run(initdb.arg(&data), WORK).context("initdb")?;
-    fs::write(data.join("pg_hba.conf"), "host all all 0.0.0.0/0 trust\n")?;
+    postgres::set_up(&data, bin, user)?;
     let library = lab.state().sockets.clone().context("the socket library was not built")?;
     let copy = place.path("libcrosslane_sockets.so");
     fs::copy(&library, &copy)?;
     let mut server = lab.command("h2", Preload::Off, "setpriv")?;
     server.args(privileges(user)?).arg("env").arg(format!("LD_PRELOAD={}", copy.display()));
-    server.arg(bin.join("postgres")).arg("-D").arg(&data).args(["-p", &SQL.to_string()]);
-    for setting in
-        [&format!("listen_addresses={address}"), "unix_socket_directories=", "fsync=off", "autovacuum=off"]
-    {
-        server.args(["-c", setting]);
-    }
-    Program::start(server.current_dir("/"))
+    server.arg(bin.join("postgres")).current_dir("/");
+    Program::start(postgres::serving(&mut server, &data, address, SQL))
 }
