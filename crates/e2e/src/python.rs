@@ -43,6 +43,8 @@ pub enum Script {
     Hurry,
     /// A server that accepts at SIGUSR1: `server ADDRESS PORT`, `client ADDRESS PORT`.
     Late,
+    /// A server that reads at SIGUSR1, and a client that sends twice: `server ADDRESS PORT`, `client ADDRESS PORT`.
+    Reader,
     /// Behaviours of sockets that programs rely on: `server ADDRESS PORT`, `client ADDRESS PORT`.
     Behaviour,
     /// Sends to a server of [`Script::Echo`] until a file appears, and checks every byte: `ADDRESS PORT FILE SEED`.
@@ -76,6 +78,7 @@ impl Script {
             Self::Sleepers => ("sleepers.py", include_str!("python/sleepers.py")),
             Self::Hurry => ("hurry.py", include_str!("python/hurry.py")),
             Self::Late => ("late.py", include_str!("python/late.py")),
+            Self::Reader => ("reader.py", include_str!("python/reader.py")),
             Self::Checked => ("checked.py", include_str!("python/checked.py")),
             Self::Leaving => ("leaving.py", include_str!("python/leaving.py")),
             Self::Net => ("net.py", include_str!("python/net.py")),

@@ -130,7 +130,7 @@ impl Host {
             Output::Freed { channel, port, epoch } => self.free_memory(channel, port, epoch),
             Output::Drain { transit, side } => self.drain(transit, side),
             Output::Stop { transit } => self.stop_transit(transit),
-            Output::Died { circuit, .. } => self.wake_holders(circuit),
+            Output::Died { circuit, .. } => self.died(circuit),
             Output::FarClosed { circuit } => self.note_closed(circuit),
             Output::NobodyHolds { circuit, late } => self.nobody_holds(circuit, late),
             Output::Prove { circuit } => self.prove(circuit),

@@ -11,7 +11,7 @@ use crosslane_shm::Inbound;
 use crosslane_shm::mem::new_segment;
 use crosslane_shm::ring::Cursor;
 use crosslane_shm::state::{Sent, Snapshot, StateView};
-use crosslane_wire::control::Refusal;
+use crosslane_wire::control::{ARRIVED_ALL, Refusal};
 use crosslane_wire::local::Plain;
 use crosslane_wire::segment::RETENTION;
 use crosslane_wire::{BufferId, ChannelInfo, PortId, SegmentRange, Way};
@@ -245,6 +245,16 @@ impl EndResources {
     pub(crate) fn after(&self, generation: u32) -> Option<&Segments> {
         let known = |next: u32| next > generation && next <= self.published;
         self.segments.iter().find(|segments| known(segments.generation))
+    }
+
+    /// The end is dead: its program gets the newest segments, too. By those of a circuit that never went on here bytes may have
+    /// arrived of which the far side knows that they have.
+    pub(crate) fn publish_all(&mut self) {
+        if let Some(newest) = self.segments.back_mut().filter(|newest| newest.generation > self.published) {
+            // Nothing is sent any more.
+            newest.arrived = ARRIVED_ALL;
+            self.published = newest.generation;
+        }
     }
 
     /// Units of the stream that have arrived by the newest segments.

@@ -97,6 +97,14 @@ impl Host {
         self.finish(circuit, arrived);
     }
 
+    /// The end is dead: its programs may have all segments there are, and read what has arrived in them.
+    pub(crate) fn died(&mut self, circuit: CircuitId) {
+        if let Some(resources) = self.ends.get_mut(circuit) {
+            resources.publish_all();
+        }
+        self.wake_holders(circuit);
+    }
+
     /// Units of the stream that have arrived here; `None`: nobody reads here any more.
     pub(crate) fn count_arrived(&mut self, circuit: CircuitId) -> Option<u64> {
         let end = self.policy.circuits.get(circuit)?;

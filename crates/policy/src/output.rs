@@ -57,7 +57,8 @@ pub enum Output {
         /// Stream offset that has arrived at the far end.
         arrived: u64,
     },
-    /// The end is dead: tell the programs that hold it.
+    /// The end is dead: tell the programs that hold it, and give them all segments that the end has. What arrived in those of a
+    /// circuit that never went on counts, since the far side may have heard that it landed.
     Died {
         /// The end.
         circuit: CircuitId,

@@ -21,8 +21,8 @@ pub(super) enum CircuitState {
     Lives(u32),
     /// The circuit is lost, and the daemon looks for another: nothing is sent, and no more records count as received.
     Moving,
-    /// The stream is over.
-    Dead,
+    /// The stream is over; what arrived in the generations up to the one with this number counts.
+    Dead(u32),
 }
 
 /// Which lock the caller has.
@@ -50,7 +50,7 @@ impl End {
         match status_reason(word) {
             STATUS_ALIVE => CircuitState::Lives(status_generation(word)),
             STATUS_MOVING => CircuitState::Moving,
-            _ => CircuitState::Dead,
+            _ => CircuitState::Dead(status_generation(word)),
         }
     }
 
@@ -62,30 +62,35 @@ impl End {
         match self.circuit_state() {
             CircuitState::Lives(generation) => self.shared.consumer.generation() != generation,
             CircuitState::Moving => true,
-            CircuitState::Dead => false,
+            CircuitState::Dead(_) => false,
         }
     }
 
     /// Whether a record that was just seen in `rx`, this process's newest ring, counts: the daemon has not yet begun to
-    /// count the records that arrived there. Records of a dead circuit count.
+    /// count the records that arrived there. Records of a dead circuit count, in its last ring.
     #[inline]
     pub(super) fn counts(&self, rx: &Generation) -> bool {
         self.is_steady()
             || match self.circuit_state() {
                 CircuitState::Lives(generation) => generation == rx.number(),
                 CircuitState::Moving => false,
-                CircuitState::Dead => true,
+                CircuitState::Dead(generation) => generation <= rx.number(),
             }
     }
 
-    /// Fetches the segments that this process lacks, moves on to them where the old ones are finished, and sends again
-    /// what the far end lacks.
+    /// Fetches the segments that this process lacks, those of a dead circuit too, moves on to them where the old ones are
+    /// finished, and sends again what the far end lacks.
     #[cold]
     pub(super) fn catch_up(&self, tid: u32, has: LockHeld) -> Result<(), Failure> {
         let word = self.status.load(Acquire);
-        let lives = status_reason(word) == STATUS_ALIVE && self.shared.status.reset.load(Relaxed) == 0;
+        let whole = self.shared.status.reset.load(Relaxed) == 0;
+        let lives = whole && status_reason(word) == STATUS_ALIVE;
         if lives {
             self.fetch_segments(status_generation(word))?;
+        } else if whole && self.dead().is_some() {
+            // What arrived before the circuit died is read first, as with the kernel's TCP; if it cannot be had, the end is an error
+            // all the same.
+            let _ = self.fetch_up_to(status_generation(word));
         }
         let receiving = &self.shared.receiving.lock;
         let guard = if has == LockHeld::Receiving { None } else { receiving.try_lock(tid) };
@@ -109,22 +114,28 @@ impl End {
         Ok(())
     }
 
-    /// Asks the daemon for all segments up to those of `generation`.
+    /// Asks the daemon for all segments up to those of `generation`; a stream that cannot have them is broken off.
     pub(super) fn fetch_segments(&self, generation: u32) -> Result<(), Failure> {
+        self.fetch_up_to(generation).map_err(|error| match error {
+            ResumeError::Reentered => Failure::Reentered,
+            ResumeError::Never => {
+                self.give_up("no other circuit can be had");
+                Failure::Reset
+            }
+        })
+    }
+
+    fn fetch_up_to(&self, generation: u32) -> Result<(), ResumeError> {
         loop {
             let last = self.generations.newest();
             if last.number() >= generation {
                 return Ok(());
             }
-            let answer = self.daemon.next(self.circuit, self.token, last.number());
-            match answer {
-                Ok(next) if next.segments.generation > last.number() => drop(last.append(Member::of(next))),
-                Err(ResumeError::Reentered) => return Err(Failure::Reentered),
-                Ok(_) | Err(ResumeError::Never) => {
-                    self.give_up("no other circuit can be had");
-                    return Err(Failure::Reset);
-                }
+            let next = self.daemon.next(self.circuit, self.token, last.number())?;
+            if next.segments.generation <= last.number() {
+                return Err(ResumeError::Never);
             }
+            last.append(Member::of(next));
         }
     }
 
@@ -213,7 +224,7 @@ impl End {
     fn check_generation(&self, generation: u32) -> Result<(), Failure> {
         let newest = match self.circuit_state() {
             CircuitState::Lives(newest) => newest.max(self.generations.newest().number()),
-            CircuitState::Moving | CircuitState::Dead => return Ok(()),
+            CircuitState::Moving | CircuitState::Dead(_) => return Ok(()),
         };
         if generation > newest { Err(Violation::state("the number of a ring").into()) } else { Ok(()) }
     }
@@ -271,7 +282,7 @@ impl End {
                     || (self.owes() && self.can_resend())
             }
             CircuitState::Moving => false,
-            CircuitState::Dead => true,
+            CircuitState::Dead(_) => true,
         };
         behind || self.has_record()
     }

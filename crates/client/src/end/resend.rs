@@ -42,7 +42,7 @@ impl End {
                 self.shared.producer.generation() == generation && !self.owes()
             }
             CircuitState::Moving => false,
-            CircuitState::Dead => true,
+            CircuitState::Dead(_) => true,
         };
         is_there || self.shared.status.reset.load(Relaxed) != 0
     }
@@ -168,7 +168,7 @@ impl End {
         let (start, mut pause) = (Instant::now(), FIRST_PAUSE);
         while start.elapsed() < MOVE_TIMEOUT && self.shared.status.reset.load(Relaxed) == 0 {
             match self.circuit_state() {
-                CircuitState::Dead => return Ok(None),
+                CircuitState::Dead(_) => return Ok(None),
                 CircuitState::Lives(generation) if generation == tx.number() => return Ok(None),
                 CircuitState::Lives(generation) => {
                     // In a signal handler that interrupted a request, no thread can wait for the answer.

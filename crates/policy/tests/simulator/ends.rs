@@ -3,6 +3,7 @@
 use crate::program::Program;
 use crate::world::{Event, World};
 use crosslane_fabric::circuit::{Role, Scope, State};
+use crosslane_wire::control::ARRIVED_ALL;
 use crosslane_wire::{ChannelId, CircuitId};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -68,6 +69,13 @@ impl Parts {
         self.published = generation;
         if let Some(newest) = self.segments.back_mut().filter(|newest| newest.generation == generation) {
             newest.arrived = arrived;
+        }
+    }
+
+    /// The end is dead: the program may have all segments there are, and read what has arrived in them.
+    pub(crate) fn publish_all(&mut self) {
+        if let Some(generation) = self.segments.back().map(|newest| newest.generation) {
+            self.publish(generation.max(self.published), ARRIVED_ALL);
         }
     }
 }

@@ -218,6 +218,9 @@ impl World {
             Output::Stop { transit } => self.stop_transit(host, transit),
             Output::Died { circuit, death } => {
                 self.say(|| format!("host {host}: {circuit} dies of {death:?}"));
+                if let Some(parts) = self.hosts[host].parts.get_mut(&circuit) {
+                    parts.publish_all();
+                }
                 self.wake_holder(host, circuit);
             }
             Output::FarClosed { circuit } => self.wake_holder(host, circuit),

@@ -152,7 +152,7 @@ impl End {
         let start = Instant::now();
         while start.elapsed() < MOVE_TIMEOUT {
             match self.circuit_state() {
-                CircuitState::Dead => return Ok(None),
+                CircuitState::Dead(_) => return Ok(None),
                 CircuitState::Lives(generation) => {
                     self.fetch_segments(generation)?;
                     return Ok(self.generations.rx().next().map(|next| next.limit));

@@ -1,6 +1,8 @@
 //! Cables of the ring are cut and mended under programs.
 
-use super::{Between, CALM, HOSTS, all_over, count, nothing_broke, nothing_violated, options, ring, ring_of};
+use super::{
+    BOTH, Between, CALM, HOSTS, all_over, count, nothing_broke, nothing_violated, options, ring, ring_of,
+};
 use anyhow::{Context, Result, ensure};
 use crosslane_e2e::openssh::Sshd;
 use crosslane_e2e::postgres::Postgres;
@@ -235,6 +237,35 @@ fn resume_timeout_is_reported_in_time() -> Result<()> {
     let text = run(command.args(["absent", &rig.address("h2")?.to_string()]), WORK)?.text();
     ensure!(text.trim() == "No route to host", "{text}");
     rig.ping("h1", "h3")
+}
+
+/// What has arrived by a circuit that the program has not looked at is read before the stream is an error.
+#[test]
+fn bytes_that_arrived_are_read_behind_the_last_circuit() -> Result<()> {
+    BOTH.into_iter().try_for_each(with_late_reader)
+}
+
+fn with_late_reader(kind: Between) -> Result<()> {
+    let Some(python) = package::python() else { return Ok(()) };
+    let Some(mut rig) = ring_of(kind)? else { return Ok(()) };
+    let (to, port) = (rig.address("h2")?.to_string(), rig.port().to_string());
+    let mut server = Script::Reader.server(&rig, "h2", &python, &["server", &to, &port], port.parse()?)?;
+    let mut client = Script::Reader.command(&rig, "h1", &python)?;
+    let mut client = Program::start(client.args(["client", &to, &port]))?;
+    client.says("sent one")?;
+    server.says("accepted")?;
+    rig.lab.cut("h1", "h2")?;
+    all_over(&rig, "h1", 3, 1)?;
+    client.signal(Signal::USR1)?;
+    client.says("sent two")?;
+    // Hosts between may have to carry it.
+    std::thread::sleep(CALM);
+    rig.lab.cut("h2", "h3")?;
+    client.says("ended ECONNRESET")?;
+    rig.lab.wait_until("h2", PATIENCE, |status| status.open_circuits().next().is_none())?;
+    server.signal(Signal::USR1)?;
+    server.says("got onetwo ended ECONNRESET")?;
+    nothing_violated(&rig)
 }
 
 /// Behind a move the kernel's FIN says nothing by itself: the daemon tells the far end, and wakes whoever sleeps there.
