@@ -1,10 +1,10 @@
 //! Where a server and its client run: between two hosts of a lab, accelerated or not, or in one.
 
 use anyhow::{Context, Result};
-use crosslane_lab::{Lab, Options, Preload, Topology};
+use crosslane_lab::{Lab, LabError, Machines, Options, Preload, Topology};
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Name of the kernel's TCP within one host, the reference of most bars.
@@ -142,6 +142,16 @@ impl Place for InLab<'_> {
 /// What a lab of two neighbours is made of, for `purpose`.
 pub(crate) fn pair(purpose: &str) -> Options {
     Options { hosts: 2, topology: Topology::Pair, ..Options::scratch(purpose) }
+}
+
+/// The image that virtual machines boot, in this folder or where it usually is.
+pub(crate) fn machines(image: Option<PathBuf>) -> Result<Machines> {
+    match Machines::find(image) {
+        Err(LabError::Missing { places, .. }) => {
+            anyhow::bail!("there is no image of virtual machines in {places}: build it with `make vm-image`")
+        }
+        found => Ok(found?),
+    }
 }
 
 /// Brings a lab up.

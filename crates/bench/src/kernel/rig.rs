@@ -4,7 +4,7 @@ use crate::place;
 use crate::program::process::{Server, run};
 use crate::speaker::own_program;
 use anyhow::{Context, Result};
-use crosslane_lab::{Lab, LabError, Machines, Options, Preload};
+use crosslane_lab::{Lab, Options, Preload};
 use rustix::process::Signal;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -39,15 +39,8 @@ pub(super) struct Rig {
 impl Rig {
     /// Boots the machines. Nobody has the bridge.
     pub(super) fn up(image: Option<PathBuf>) -> Result<Self> {
-        let machines = match Machines::find(image) {
-            Err(LabError::Missing { places, .. }) => {
-                anyhow::bail!(
-                    "there is no image of virtual machines in {places}: build it with `make vm-image`"
-                )
-            }
-            found => found?,
-        };
-        let options = Options { machines: Some(machines), patience: BOOT, ..place::pair("kernel") };
+        let options =
+            Options { machines: Some(place::machines(image)?), patience: BOOT, ..place::pair("kernel") };
         let mut rig = Self { lab: place::up(&options)?, ports: AtomicU16::new(FIRST_PORT) };
         rig.stop_daemons()?;
         Ok(rig)

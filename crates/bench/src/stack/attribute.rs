@@ -152,8 +152,13 @@ fn name(frame: &str) -> &str {
     name.split_once('.').map_or(name, |(name, _)| name)
 }
 
+/// Functions that rules name, their callers too where those matter.
+pub(super) fn traced() -> Vec<&'static str> {
+    RULES.iter().flat_map(|(_, names)| names.split(' ')).flat_map(|name| name.split('<')).collect()
+}
+
 /// The part of a function's time, and its name, if a rule has it.
-fn rule(symbol: &str, caller: Option<&str>) -> Option<(Part, &'static str)> {
+pub(super) fn rule(symbol: &str, caller: Option<&str>) -> Option<(Part, &'static str)> {
     let all = RULES.iter().flat_map(|(part, names)| names.split(' ').map(move |name| (*part, name)));
     let mut fitting = all.filter_map(|(part, name)| match name.split_once('<') {
         Some((name, by)) => (name == symbol && caller == Some(by)).then_some((part, name)),

@@ -1,11 +1,14 @@
 //! Arguments of `crosslane bench stack`, and what it does.
 
-use super::{Plan, flow, measure, table};
+use super::here::By;
+use super::{Plan, flow, here, machine, measure, table};
 use crate::cli::{Output, choose};
 use crate::export;
 use crate::perf::Size;
-use anyhow::Result;
-use clap::Args;
+use crate::speaker::write_line;
+use anyhow::{Result, anyhow};
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What is measured, in words that need no other page.
@@ -24,7 +27,9 @@ Waiting for space and for data is time on the clock, asleep or not, as in the st
 root (or kernel.perf_event_paranoid -1 and kernel.kptr_restrict 0) and `perf` (Debian: linux-perf);
 without them that part is left out and the reason is named.
 The lines there and back are of a question and an answer of that size, with blocking calls, which no engine may
-make last twice as long. All of it takes about three minutes.";
+make last twice as long. All of it takes about three minutes.
+With --machine all of it runs inside one virtual machine (`make vm-image` builds its image): streams inside a host beside
+loopback TCP, whose functions its kernel traces one by one (function_graph), each with what tracing takes.";
 
 /// `crosslane bench stack`: where the time of a message goes, as the TCP/IP study measured it.
 #[derive(Args, Clone, Debug)]
@@ -42,6 +47,15 @@ pub struct StackArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: Output,
+    /// Measure inside a virtual machine, whose kernel is traced by function_graph instead of sampled
+    #[arg(long)]
+    pub machine: bool,
+    /// Folder with the machine's image (default: where `make vm-image` or an installation puts it)
+    #[arg(long, value_name = "FOLDER", requires = "machine")]
+    pub image: Option<PathBuf>,
+    /// (internal) Measure on this very machine: `ours` or `kernel`, size, milliseconds
+    #[arg(long, hide = true, num_args = 3)]
+    pub here: Vec<String>,
     /// (internal) Be a receiver of messages of this size
     #[arg(long, hide = true, value_name = "SIZE")]
     pub receive: Option<usize>,
@@ -61,7 +75,16 @@ pub fn run_stack(args: &StackArgs) -> Result<()> {
     if let [to, size, millis] = &args.send[..] {
         return flow::sender(to.parse()?, size.parse()?, Duration::from_millis(millis.parse()?));
     }
+    if let [by, size, millis] = &args.here[..] {
+        let by = By::from_str(by, true).map_err(|why| anyhow!(why))?;
+        let said = here::measure(by, size.parse()?, Duration::from_millis(millis.parse()?))?;
+        return write_line(&mut std::io::stdout(), &said);
+    }
     let mut plan = Plan::new(args.runs.into());
     choose(&mut plan.sizes, &args.sizes);
+    if args.machine {
+        let report = machine::measure(&plan, args.image.clone())?;
+        return args.output.conclude(args.check, &report, table, export::markdown);
+    }
     args.output.conclude(args.check, &measure(&plan)?, table, export::markdown)
 }

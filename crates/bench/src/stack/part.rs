@@ -1,6 +1,7 @@
 //! The parts of a message's time: the study's seven functions, and what is around them; and the study's own figures.
 
 use crosslane_shm::account::{Counts, Function, Way};
+use serde::{Deserialize, Serialize};
 
 /// One part of the time, on either side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,7 +45,7 @@ pub enum Part {
 pub const PARTS: usize = Part::Program as usize + 1;
 
 /// Cycles a message by part; `None` where a part does not exist or was not measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cycles(pub [Option<f64>; PARTS]);
 
 impl Cycles {

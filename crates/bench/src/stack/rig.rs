@@ -19,16 +19,18 @@ use std::process::Command;
 use std::time::Duration;
 
 /// A sender and a receiver that are connected.
-struct Pair {
+pub(super) struct Pair {
     receiver: Speaker,
     sender: Speaker,
-    pids: [u32; 2],
-    congestion: String,
+    /// Their processes.
+    pub(super) pids: [u32; 2],
+    /// TCP's congestion control.
+    pub(super) congestion: String,
 }
 
 impl Pair {
     /// Starts both at `place`; each counts into the file in `accounts`, if given.
-    fn start(
+    pub(super) fn start(
         place: &dyn Place,
         size: usize,
         time: Duration,
@@ -51,7 +53,7 @@ impl Pair {
     }
 
     /// Lets the sender send, and returns what it and the receiver did.
-    fn run(&mut self, size: usize) -> Result<Done> {
+    pub(super) fn run(&mut self, size: usize) -> Result<Done> {
         self.sender.say(&())?;
         let sender: Side = self.sender.receive().context("the sender")?;
         let receiver: Side = self.receiver.receive().context("the receiver")?;
@@ -61,8 +63,8 @@ impl Pair {
 }
 
 /// The work of both sides.
-struct Done {
-    messages: u64,
+pub(super) struct Done {
+    pub(super) messages: u64,
     sender: Side,
     receiver: Side,
 }
@@ -74,11 +76,11 @@ impl Done {
         nanos as f64 * clock / 1e9 / self.messages.max(1) as f64
     }
 
-    fn programs(&self, clock: f64) -> f64 {
+    pub(super) fn programs(&self, clock: f64) -> f64 {
         self.each(self.sender.busy + self.receiver.busy, clock)
     }
 
-    fn rate(&self) -> f64 {
+    pub(super) fn rate(&self) -> f64 {
         self.messages as f64 * 1e9 / self.sender.nanos.max(1) as f64
     }
 }
@@ -120,7 +122,8 @@ impl Ours {
             rate: done.rate(),
             programs: done.programs(self.clock),
             daemons: Some(done.each(daemons(&self.plain) - before.0, self.clock)),
-            counting: Some((spans * self.overhead.whole, counted.rate())),
+            counting: Some(spans * self.overhead.whole),
+            counted_rate: Some(counted.rate()),
         })
     }
 
@@ -203,7 +206,8 @@ fn sample(place: &dyn Place, size: usize, time: Duration) -> Result<(Profile, Do
     Ok((sampler.stop(&pair.pids)?, done))
 }
 
-fn every() -> impl Iterator<Item = (Way, Function)> {
+/// All functions of ours that count.
+pub(super) fn every() -> impl Iterator<Item = (Way, Function)> {
     [Way::Send, Way::Receive].into_iter().flat_map(|way| Function::ALL.map(|function| (way, function)))
 }
 

@@ -11,10 +11,11 @@ const COMPARE: &str = "\
 Columns of cycles are of this machine and of one run: they may be compared with each other, function by function where
 both have one. Ours are counted, and hold the counter's own cycles and the time in which another program had the
 processor; since a processor does several things at a time, the end of a short copy counts as the function after it. The
-kernel's are sampled, so that parts of less than a hundredth are rough. Lines are medians each for itself: they need not
-add up. The study's column is in thousands of clocks of other processors (1.8 GHz, 32 bits), of another
-kernel (2.4.7) and of a real cable, each host for itself: its shares of a total may be compared with ours, its numbers may
-not. TCP's checksums, which the study's copies make on the way, are left out on loopback and veth.";
+kernel's are sampled, so that parts of less than a hundredth are rough, or traced, and then hold the tracer's own cycles.
+Lines are medians each for itself: they need not add up. The study's column is in thousands of clocks of other processors
+(1.8 GHz, 32 bits), of another kernel (2.4.7) and of a real cable, each host for itself: its shares of a total may be
+compared with ours, its numbers may not. TCP's checksums, which the study's copies make on the way, are left out on
+loopback and veth.";
 
 /// Width of a column of numbers and shares, at least.
 const WIDTH: usize = 12;
