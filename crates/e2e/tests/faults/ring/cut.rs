@@ -262,7 +262,7 @@ fn with_late_reader(kind: Between) -> Result<()> {
     std::thread::sleep(CALM);
     rig.lab.cut("h2", "h3")?;
     client.says("ended ECONNRESET")?;
-    rig.lab.wait_until("h2", PATIENCE, |status| status.open_circuits().next().is_none())?;
+    rig.lab.wait_until("h2", PATIENCE, |status| status.circuits.iter().all(|it| it.dead.is_some()))?;
     server.signal(Signal::USR1)?;
     server.says("got onetwo ended ECONNRESET")?;
     nothing_violated(&rig)
