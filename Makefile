@@ -28,6 +28,7 @@ test-vm: build ## the kernel modules: static checks, and tests in virtual machin
 	kernel/machine/build.sh
 	CROSSLANE_BIN=$$(realpath $(RELEASE)) cargo test --locked -p crosslane-e2e --features machines --test machines
 	$(CROSSLANE) bench kernel --out $(TARGET)/bench-kernel.json
+	$(CROSSLANE) bench stack --machine --runs 1 --out $(TARGET)/bench-stack-machine.json
 	CROSSLANE_BIN=$(RELEASE) kernel/tests/packages.sh
 
 vm-image: ## the kernel and modules that the machines of `crosslane lab up --vms` boot

@@ -18,6 +18,8 @@ use std::time::Duration;
 const FOLDER: &str = "/sys/kernel/tracing";
 /// Memory for what is noted, KB and processor.
 const BUFFER: &str = "65536";
+/// What the kernel has for it if nobody says more, KB and processor.
+const USUAL_BUFFER: &str = "1408";
 /// What it prints beside times and names: the process of each line, and names behind closing brackets.
 const OPTIONS: [&str; 4] = ["funcgraph-proc", "funcgraph-tail", "funcgraph-duration", "sleep-time"];
 /// How long a mount may take.
@@ -87,7 +89,7 @@ impl Drop for Tracer {
         let _ = off();
         let _ = set("set_ftrace_pid", "");
         let _ = set("set_ftrace_filter", "");
-        let _ = set("buffer_size_kb", "4");
+        let _ = set("buffer_size_kb", USUAL_BUFFER);
     }
 }
 
