@@ -65,6 +65,11 @@ impl Ring {
             writer: Actor::Nobody,
         }
     }
+
+    /// Units that its reader has taken.
+    pub(crate) fn taken(&self) -> u64 {
+        self.written - u64::try_from(self.units.len()).unwrap()
+    }
 }
 
 /// Where a ring lies.
@@ -111,7 +116,8 @@ impl World {
     pub(crate) fn load(&mut self, ring: usize) -> Option<Unit> {
         let was_full = !self.has_room(ring);
         let unit = self.rings[ring].units.pop_front()?;
-        if was_full {
+        // A pump tells its sender what was taken.
+        if was_full || matches!(self.rings[ring].writer, Actor::Pump(..)) {
             self.wake(self.rings[ring].writer);
         }
         Some(unit)

@@ -88,7 +88,8 @@ impl World {
                 }
             }
             let there = &self.rings[to];
-            let landed = if passage.ends[1 - side] { there.written } else { there.landed };
+            // The last pump knows what the far program has taken; what only lies in its memory does not count (decision 10).
+            let landed = if passage.ends[1 - side] { there.taken() } else { there.landed };
             self.tell_landed(from, landed);
             if !self.is_dry(from) && (unheard || self.has_room(to)) {
                 self.wake_pump(host, self.hosts[host].life, transit);
