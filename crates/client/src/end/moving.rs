@@ -25,6 +25,17 @@ pub(super) enum CircuitState {
     Dead(u32),
 }
 
+impl CircuitState {
+    /// What this status word says.
+    fn of(word: u32) -> Self {
+        match status_reason(word) {
+            STATUS_ALIVE => Self::Lives(status_generation(word)),
+            STATUS_MOVING => Self::Moving,
+            _ => Self::Dead(status_generation(word)),
+        }
+    }
+}
+
 /// Which lock the caller has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LockHeld {
@@ -46,12 +57,7 @@ impl End {
     }
 
     pub(super) fn circuit_state(&self) -> CircuitState {
-        let word = self.status.load(Acquire);
-        match status_reason(word) {
-            STATUS_ALIVE => CircuitState::Lives(status_generation(word)),
-            STATUS_MOVING => CircuitState::Moving,
-            _ => CircuitState::Dead(status_generation(word)),
-        }
+        CircuitState::of(self.status.load(Acquire))
     }
 
     /// Whether more bytes may come on another circuit than the one from which this end receives.
@@ -84,13 +90,14 @@ impl End {
     pub(super) fn catch_up(&self, tid: u32, has: LockHeld) -> Result<(), Failure> {
         let word = self.status.load(Acquire);
         let whole = self.shared.status.reset.load(Relaxed) == 0;
-        let lives = whole && status_reason(word) == STATUS_ALIVE;
-        if lives {
-            self.fetch_segments(status_generation(word))?;
-        } else if whole && self.dead().is_some() {
+        let state = CircuitState::of(word);
+        let lives = whole && matches!(state, CircuitState::Lives(_));
+        match state {
+            CircuitState::Lives(generation) if whole => self.fetch_segments(generation)?,
             // What arrived before the circuit died is read first, as with the kernel's TCP; if it cannot be had, the end is an error
             // all the same.
-            let _ = self.fetch_up_to(status_generation(word));
+            CircuitState::Dead(generation) if whole => drop(self.fetch_up_to(generation)),
+            _ => {}
         }
         let receiving = &self.shared.receiving.lock;
         let guard = if has == LockHeld::Receiving { None } else { receiving.try_lock(tid) };
