@@ -159,52 +159,12 @@ fn figures(program: &Program, setting: &Setting, outcomes: &[(&str, Outcome)]) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::LOOPBACK;
+    use crate::place::Here;
     use crate::program::all;
-    use std::net::{IpAddr, Ipv4Addr};
-    use std::path::Path;
-    use std::process::Command;
-
-    /// This very host, with nothing between: the kernel's loopback.
-    struct Here {
-        folder: tempfile::TempDir,
-    }
-
-    impl Here {
-        fn new() -> Self {
-            Self { folder: tempfile::tempdir().unwrap() }
-        }
-    }
-
-    impl Place for Here {
-        fn name(&self) -> &str {
-            LOOPBACK
-        }
-
-        fn server(&self, program: &str) -> Result<Command> {
-            Ok(Command::new(program))
-        }
-
-        fn client(&self, program: &str) -> Result<Command> {
-            Ok(Command::new(program))
-        }
-
-        fn address(&self) -> IpAddr {
-            Ipv4Addr::LOCALHOST.into()
-        }
-
-        fn port(&self) -> Result<u16> {
-            Ok(std::net::TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?.local_addr()?.port())
-        }
-
-        fn folder(&self) -> &Path {
-            self.folder.path()
-        }
-    }
 
     #[test]
     fn compare_runs_every_installed_program_over_loopback() {
-        let here = [Here::new(), Here::new()];
+        let here = [Here::new().unwrap(), Here::new().unwrap()];
         let setting = Setting { runs: 1, effort: Effort::Short, bars: true, remark: String::new() };
         for program in all() {
             for figure in compare(&program, &here, &setting, &ProgressBar::hidden()) {
@@ -221,7 +181,8 @@ mod tests {
             return println!("skipped: python3 is not installed");
         }
         let percent =
-            crate::program::idle(&Here::new(), 100, std::time::Duration::from_millis(300), &[]).unwrap();
+            crate::program::idle(&Here::new().unwrap(), 100, std::time::Duration::from_millis(300), &[])
+                .unwrap();
         assert!((0.0..400.0).contains(&percent), "{percent} % of a core");
     }
 

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use crosslane_lab::{Lab, LabError, Machines, Options, Preload, Topology};
 use std::cell::Cell;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -136,6 +136,46 @@ impl Place for InLab<'_> {
         }
         let counters = self.lab.status(self.client).unwrap_or_default().counters;
         Some((counters.streams_opened, counters.stream_tx_bytes.wrapping_add(counters.stream_rx_bytes)))
+    }
+}
+
+/// This very machine: loopback, with nothing between. Its folder is removed with it.
+#[derive(Debug)]
+pub struct Here(tempfile::TempDir);
+
+impl Here {
+    /// With a folder of its own.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn new() -> Result<Self> {
+        Ok(Self(tempfile::tempdir()?))
+    }
+}
+
+impl Place for Here {
+    fn name(&self) -> &str {
+        LOOPBACK
+    }
+
+    fn server(&self, program: &str) -> Result<Command> {
+        Ok(Command::new(program))
+    }
+
+    fn client(&self, program: &str) -> Result<Command> {
+        Ok(Command::new(program))
+    }
+
+    fn address(&self) -> IpAddr {
+        Ipv4Addr::LOCALHOST.into()
+    }
+
+    fn port(&self) -> Result<u16> {
+        Ok(TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?.local_addr()?.port())
+    }
+
+    fn folder(&self) -> &Path {
+        self.0.path()
     }
 }
 

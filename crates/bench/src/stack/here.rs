@@ -2,15 +2,12 @@
 
 use super::Outcome;
 use super::graph::Tracer;
-use super::part::Part;
+use super::part::{Cycles, Part};
 use super::rig::{Pair, every};
-use crate::place::Place;
+use crate::place::{Here, Place};
 use anyhow::{Context, Result, ensure};
 use crosslane_shm::account::{self, Counts};
 use serde::{Deserialize, Serialize};
-use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 /// Whose messages.
@@ -35,42 +32,12 @@ pub struct Said {
     pub congestion: String,
 }
 
-/// This machine.
-struct Here<'a>(&'a Path);
-
-impl Place for Here<'_> {
-    fn name(&self) -> &str {
-        "here"
-    }
-
-    fn server(&self, program: &str) -> Result<Command> {
-        Ok(Command::new(program))
-    }
-
-    fn client(&self, program: &str) -> Result<Command> {
-        Ok(Command::new(program))
-    }
-
-    fn address(&self) -> IpAddr {
-        Ipv4Addr::LOCALHOST.into()
-    }
-
-    fn port(&self) -> Result<u16> {
-        anyhow::bail!("the receiver chooses its port")
-    }
-
-    fn folder(&self) -> &Path {
-        self.0
-    }
-}
-
 /// Sends messages of `size` bytes for `time`: once as it is, for rate and processor time, and once counted or traced.
 ///
 /// # Errors
 /// A program fails, ours counted nothing, or the kernel cannot be traced.
 pub fn measure(by: By, size: usize, time: Duration) -> Result<Said> {
-    let folder = tempfile::tempdir()?;
-    let (place, clock) = (Here(folder.path()), account::ticks_per_second());
+    let (place, clock) = (Here::new()?, account::ticks_per_second());
     let mut pair = Pair::start(&place, size, time, None)?;
     let done = pair.run(size)?;
     let mut outcome = Outcome { rate: done.rate(), programs: done.programs(clock), ..Outcome::default() };
@@ -82,7 +49,7 @@ pub fn measure(by: By, size: usize, time: Duration) -> Result<Said> {
     Ok(Said { outcome, calls, kernel, congestion: pair.congestion })
 }
 
-fn count(place: &Here<'_>, size: usize, time: Duration, outcome: &mut Outcome) -> Result<()> {
+fn count(place: &Here, size: usize, time: Duration, outcome: &mut Outcome) -> Result<()> {
     let files = ["sender", "receiver"].map(|name| place.folder().join(name));
     let mut pair = Pair::start(place, size, time, Some(&files))?;
     let done = pair.run(size)?;
@@ -90,14 +57,14 @@ fn count(place: &Here<'_>, size: usize, time: Duration, outcome: &mut Outcome) -
     let counts = read.context("nothing is counted")?.iter().fold(Counts::default(), |all, one| all.plus(one));
     let calls: u64 = every().map(|(way, function)| counts.of(way, function).calls).sum();
     ensure!(calls > 0, "the connection was not accelerated");
-    outcome.cycles = super::part::Cycles::counted(&counts, done.messages);
+    outcome.cycles = Cycles::counted(&counts, done.messages);
     #[expect(clippy::cast_precision_loss, reason = "a figure")]
     let spans = calls as f64 / done.messages.max(1) as f64;
     (outcome.counting, outcome.counted_rate) = (Some(spans * account::overhead().whole), Some(done.rate()));
     Ok(())
 }
 
-fn trace(place: &Here<'_>, size: usize, time: Duration, outcome: &mut Outcome) -> Result<Vec<(String, u64)>> {
+fn trace(place: &Here, size: usize, time: Duration, outcome: &mut Outcome) -> Result<Vec<(String, u64)>> {
     let mut pair = Pair::start(place, size, time, None)?;
     let tracer = Tracer::start(&pair.pids)?;
     let done = pair.run(size)?;

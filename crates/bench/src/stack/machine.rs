@@ -11,7 +11,6 @@ use crate::speaker::own_program;
 use anyhow::{Context, Result};
 use crosslane_lab::{Lab, Options, Preload};
 use crosslane_shm::account;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -93,8 +92,7 @@ fn notes(kernel: Option<&Said>, accelerator: &str) -> Vec<String> {
         notes.push("without KVM the machine is emulated: only ratios mean anything".to_owned());
     }
     if let Some(said) = kernel {
-        let calls: BTreeMap<_, _> = said.calls.iter().map(|(name, calls)| (name, calls)).collect();
-        let calls: Vec<String> = calls.iter().map(|(name, calls)| format!("{name} {calls}")).collect();
+        let calls: Vec<String> = said.calls.iter().map(|(name, calls)| format!("{name} {calls}")).collect();
         notes.push(format!("Linux {}, congestion control {}", said.kernel, said.congestion));
         notes.push(format!("functions of the last run, with their calls: {}", calls.join(", ")));
     }
