@@ -5,12 +5,12 @@
 //!   0x0000  TAIL    u64  end of the last entry; stored by the writers, with LOCK held
 //!   0x0008  FENCED  u64  end of the last fence; the same
 //!   0x0010  LOCK         see `lock`
+//!   0x0038  DEAD    u32  1: no more stores land; beside TAIL, so that a lander that looks at many queues reads one line of each
 //!   0x0040  ASLEEP  u32  1: the lander sleeps, or is about to: a writer that stores must wake it
 //!   0x0044  WAKE    u32  futex of the lander
 //!   0x0080  FREED   u64  end of the last entry whose room is free again; stored by the lander
 //!   0x0088  WANTED  u32  1: a writer waits for room; the lander makes it 0 and wakes the writers
 //!   0x008c  ROOM    u32  futex of the writers that wait for room
-//!   0x0090  DEAD    u32  1: no more stores land
 //!   0x1000  entries: offset u64 | length u32, kind u32 | time of the store, ns u64 | bytes, to a multiple of 8
 //! ```
 //! Positions count bytes since the queue was made; an entry lies at its position modulo `DATA`, and may wrap round the end. A
@@ -26,7 +26,7 @@ mod writer;
 /// The time stamp of stores, ns.
 pub use crate::clock::now_ns as now;
 pub use reader::{Entry, Garbage, Reader, What};
-pub use sleep::{Waker, sleep, sleep_exactly};
+pub use sleep::{QUEUES_MAX, Waker, sleep, sleep_exactly};
 pub(crate) use writer::Writer;
 
 use crate::mapping::{MapError, new_segment};
@@ -53,7 +53,7 @@ const WAKE: usize = 0x44;
 const FREED: usize = 0x80;
 const WANTED: usize = 0x88;
 const ROOM: usize = 0x8c;
-const DEAD: usize = 0x90;
+const DEAD: usize = 0x38;
 
 /// Kind of an entry: a store of bytes.
 const STORE: u32 = 1;

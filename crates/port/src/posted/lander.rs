@@ -171,7 +171,8 @@ fn run(shared: &Shared, mut schedule: Schedule) {
             schedule.arm();
             armed = true;
         } else {
-            sleep(schedule.readers(), (&shared.waker, value), schedule.next_due(), time - busy_at);
+            let others = schedule.has_others();
+            sleep(schedule.awaited(), others, (&shared.waker, value), schedule.next_due(), time - busy_at);
             schedule.disarm();
             armed = false;
         }

@@ -5,7 +5,7 @@
 //! line of one segment the later one lands last, as on processors. A write to the peer's registers waits for all earlier stores.
 
 use super::pace::{LINE, Pace};
-use crosslane_shm::queue::{Entry, Garbage, Reader, What};
+use crosslane_shm::queue::{Entry, Garbage, QUEUES_MAX, Reader, What, now};
 use crosslane_wire::SegmentRange;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -14,6 +14,9 @@ use std::os::fd::OwnedFd;
 const AT_ONCE: usize = 1024;
 /// Lines whose last landing is kept; if there are more, those that have passed are dropped.
 const LINES: usize = 16 * 1024;
+/// Where there are more queues than one sleep can wait for, those that were not used for so long, ns, are not waited for at all: each
+/// costs the kernel some 100 ns of every sleep.
+const IDLE: u64 = 1_000_000_000;
 
 /// The segment of the peer that a queue leads to: window and range.
 pub(super) type Place = (usize, SegmentRange);
@@ -32,6 +35,8 @@ pub(super) struct Schedule {
     pace: Box<dyn Pace>,
     combine: bool,
     lanes: BTreeMap<u64, Lane>,
+    /// The lanes whose writers wake the lander: those that had a store last, if there are more than one sleep can wait for.
+    awaited: Vec<u64>,
     /// By landing time and number.
     under_way: BTreeMap<(u64, u64), Landing>,
     /// No store that is taken from now on lands before this time, ns: the latest landing that fences cover.
@@ -46,6 +51,8 @@ pub(super) struct Schedule {
 struct Lane {
     place: Place,
     reader: Reader,
+    /// When it was added, or its last store was taken, ns.
+    used_at: u64,
     /// Landing time of its last store, ns.
     latest: u64,
     /// Landing time of the last store to each line since the last fence.
@@ -73,15 +80,17 @@ enum Taken {
 impl Schedule {
     pub(super) fn new(pace: Box<dyn Pace>, combine: bool) -> Self {
         let (lanes, under_way) = (BTreeMap::new(), BTreeMap::new());
-        Self { pace, combine, lanes, under_way, floor: 0, latest: 0, number: 0 }
+        Self { pace, combine, lanes, awaited: Vec::new(), under_way, floor: 0, latest: 0, number: 0 }
     }
 
     /// Adds a queue, armed, in case the others are.
     pub(super) fn add(&mut self, place: Place, mut reader: Reader) {
         reader.arm();
-        let lane = Lane { place, reader, latest: 0, lines: HashMap::new(), open: VecDeque::new(), landed: 0 };
+        let (lines, open) = (HashMap::new(), VecDeque::new());
+        let lane = Lane { place, reader, used_at: now(), latest: 0, lines, open, landed: 0 };
         let number = self.next_number();
         self.lanes.insert(number, lane);
+        self.awaited.insert(0, number);
     }
 
     /// Adds a queue to the memory of an existing one; does nothing if that one is removed.
@@ -105,19 +114,36 @@ impl Schedule {
         self.under_way.clear();
     }
 
-    /// All queues.
-    pub(super) fn readers(&self) -> impl Iterator<Item = &Reader> {
-        self.lanes.values().map(|lane| &lane.reader)
+    /// The queues whose writers wake the lander.
+    pub(super) fn awaited(&self) -> impl Iterator<Item = &Reader> {
+        self.awaited.iter().filter_map(|number| Some(&self.lanes.get(number)?.reader))
     }
 
-    /// Asks all writers to wake the lander.
+    /// Whether there are queues whose writers do not wake the lander.
+    pub(super) fn has_others(&self) -> bool {
+        self.awaited().take(QUEUES_MAX).count() < self.lanes.len()
+    }
+
+    /// Asks the writers of as many queues as a sleep can wait for to wake the lander: of those that were used last.
     pub(super) fn arm(&mut self) {
-        self.lanes.values_mut().for_each(|lane| lane.reader.arm());
+        let since = if self.lanes.len() > QUEUES_MAX { now().saturating_sub(IDLE) } else { 0 };
+        let in_use = self.lanes.iter().filter(|(_, lane)| lane.used_at >= since);
+        let mut lanes: Vec<_> = in_use.map(|(number, lane)| (u64::MAX - lane.used_at, *number)).collect();
+        if lanes.len() > QUEUES_MAX {
+            lanes.select_nth_unstable(QUEUES_MAX - 1);
+            lanes.truncate(QUEUES_MAX);
+        }
+        self.awaited = lanes.into_iter().map(|(_, number)| number).collect();
+        for number in &self.awaited {
+            if let Some(lane) = self.lanes.get_mut(number) {
+                lane.reader.arm();
+            }
+        }
     }
 
     /// The writers need not wake the lander.
     pub(super) fn disarm(&self) {
-        self.readers().for_each(Reader::disarm);
+        self.awaited().for_each(Reader::disarm);
     }
 
     /// Time of the next landing, ns.
@@ -210,6 +236,7 @@ impl Schedule {
 impl Lane {
     fn take_all(&mut self, until: u64, mut put: impl FnMut(Entry)) -> Result<(), Garbage> {
         while let Some(entry) = self.reader.take(until)? {
+            self.used_at = entry.stored_at;
             put(entry);
         }
         Ok(())

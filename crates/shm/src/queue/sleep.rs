@@ -8,7 +8,7 @@ use rustix::thread::futex::{self, Wait, WaitFlags, WaitPtr, WaitvFlags};
 use rustix::thread::{ClockId, Timespec};
 
 /// Most queues of one sleep: one system call waits for `FUTEX_WAITV_MAX` futexes, of which one is the lander's own.
-const QUEUES_MAX: usize = 127;
+pub const QUEUES_MAX: usize = 127;
 /// First and longest time between two looks, ns, where not every queue can wake the lander.
 const LOOKS: (u64, u64) = (1_000_000, 50_000_000);
 /// Longest time between two looks in all cases, ns: a writer that is killed between its store and its wake wakes no lander.
@@ -32,27 +32,22 @@ impl Waker {
 }
 
 /// Sleeps until a writer of one of `queues` wakes the lander, `waker` has another value than `value`, or the time `until`
-/// (ns) is reached. All queues were [armed](Reader::arm), and then looked at. `quiet` is how long, ns, no store came: the
-/// sleep lasts at most as long again, and less where the kernel cannot wait for all queues.
+/// (ns) is reached. These queues were [armed](Reader::arm), and then all were looked at; only [`QUEUES_MAX`] of them can wake, and
+/// there may be `others`. `quiet` is how long, ns, no store came: the sleep lasts at most as long again, and less where not every
+/// queue can end it.
 pub fn sleep<'a>(
     queues: impl Iterator<Item = &'a Reader>,
+    others: bool,
     waker: (&Waker, u32),
     until: Option<u64>,
     quiet: u64,
 ) {
     let mut waits = vec![wait_for(&waker.0.0, waker.1)];
-    let mut left = 0_usize;
-    for queue in queues {
-        if waits.len() > QUEUES_MAX {
-            left += 1;
-        } else {
-            waits.push(wait_for(queue.wake_word(), queue.seen));
-        }
-    }
+    waits.extend(queues.take(QUEUES_MAX).map(|queue| wait_for(queue.wake_word(), queue.seen)));
     let look = now() + quiet.clamp(LOOKS.0, LOOKS.1);
     let soon = until.unwrap_or(look).min(look);
     let anyway = now() + quiet.clamp(LOOKS.0, LOOK_ANYWAY);
-    let by = Some(if left > 0 { soon } else { until.map_or(anyway, |until| until.min(anyway)) });
+    let by = Some(if others { soon } else { until.map_or(anyway, |until| until.min(anyway)) });
     let waited = futex::waitv(&waits, WaitvFlags::empty(), by.map(timespec).as_ref(), ClockId::Monotonic);
     // The lander was woken, or need not sleep; any other errno: the kernel cannot wait for several futexes.
     if waited.is_err_and(|errno| ![Errno::AGAIN, Errno::TIMEDOUT, Errno::INTR].contains(&errno)) {

@@ -136,19 +136,19 @@ fn posted_wake_and_store_end_a_sleep() {
             reader.arm();
             found = reader.take(now()).unwrap();
             if found.is_none() {
-                sleep([&reader].into_iter(), (&waker, value), None, 0);
+                sleep([&reader].into_iter(), false, (&waker, value), None, 0);
             }
         }
         while waker.value() == 0 {
             reader.arm();
-            sleep([&reader].into_iter(), (&waker, 0), None, 0);
+            sleep([&reader].into_iter(), false, (&waker, 0), None, 0);
         }
     });
     let begin = now();
-    sleep([&reader].into_iter(), (&waker, 1), Some(begin + 3_000_000), 10_000_000);
+    sleep([&reader].into_iter(), false, (&waker, 1), Some(begin + 3_000_000), 10_000_000);
     assert!(now() >= begin + 3_000_000);
     // Nobody wakes it, as if the writer had been killed after its store.
-    sleep([&reader].into_iter(), (&waker, 1), None, 5_000_000);
+    sleep([&reader].into_iter(), false, (&waker, 1), None, 5_000_000);
     assert!(now() >= begin + 8_000_000);
 }
 

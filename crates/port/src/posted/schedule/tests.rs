@@ -172,5 +172,26 @@ fn posted_garbage_in_one_queue_leaves_the_others() {
     good.0.store_u64(0, 1);
     schedule.scan(now(), Vec::new());
     step_all(&mut schedule, |_| {});
-    assert_eq!((good.1.load_u64(0), schedule.readers().count()), (1, 1));
+    assert_eq!((good.1.load_u64(0), schedule.lanes.len()), (1, 1));
+}
+
+/// One sleep waits for so many queues only: idle ones must not keep busy and new ones waiting for its next look.
+#[test]
+fn posted_queues_that_are_in_use_wake_the_lander() {
+    let mut schedule = schedule(1, true);
+    let idle = QUEUES_MAX as u64 + 10;
+    let ends: Vec<_> = (0..idle).map(|number| segment(&mut schedule, place(number))).collect();
+    assert!(schedule.has_others());
+    ends[0].0.store_u64(0, 1);
+    schedule.scan(now(), Vec::new());
+    schedule.arm();
+    assert!(schedule.has_others());
+    let _new = segment(&mut schedule, place(idle));
+    let (first, new) = (*schedule.lanes.keys().min().unwrap(), *schedule.lanes.keys().max().unwrap());
+    let awaited = &schedule.awaited[..QUEUES_MAX];
+    assert!(awaited.contains(&first) && awaited.contains(&new));
+    (1..idle).for_each(|number| schedule.remove(place(number)));
+    schedule.arm();
+    assert!(!schedule.has_others());
+    assert_eq!(schedule.awaited().count(), 2);
 }
