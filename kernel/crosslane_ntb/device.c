@@ -17,16 +17,8 @@ static int device_open(struct inode *inode, struct file *file)
 {
 	struct port_device *node = container_of(file->private_data, struct port_device, misc);
 	struct port *port = node->port;
-	int error = 0;
+	int error = port_own(port);
 
-	mutex_lock(&port->lock);
-	if (!port->ntb)
-		error = -ENODEV;
-	else if (port->owned)
-		error = -EBUSY;
-	else
-		port->owned = true;
-	mutex_unlock(&port->lock);
 	if (error)
 		return error;
 	kref_get(&port->users);

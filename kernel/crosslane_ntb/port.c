@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "port.h"
 
+#include "copies.h"
 #include "life.h"
 #include "segment.h"
 
@@ -129,6 +130,8 @@ static void reset(struct port *port)
 
 	port->enabled = false;
 	life_end(port);
+	copies_free(port->copies);
+	port->copies = NULL;
 	spin_lock_irqsave(&port->events, flags);
 	port->masked = 0;
 	spin_unlock_irqrestore(&port->events, flags);
@@ -153,6 +156,23 @@ void port_gone(struct port *port)
 	wake_up_interruptible(&port->readers);
 }
 
+int port_own(struct port *port)
+{
+	int error = 0;
+
+	mutex_lock(&port->lock);
+	if (!port->ntb) {
+		error = -ENODEV;
+	} else if (port->owned) {
+		error = -EBUSY;
+	} else {
+		port->owned = true;
+		port->copies = copies_new(&port->ntb->pdev->dev);
+	}
+	mutex_unlock(&port->lock);
+	return error;
+}
+
 void port_disown(struct port *port)
 {
 	unsigned long flags;
@@ -175,6 +195,7 @@ int port_info(struct port *port, struct crosslane_ntb_info *info)
 	memset(info, 0, sizeof(*info));
 	info->version = CROSSLANE_NTB_VERSION;
 	info->windows = port->windows;
+	info->copy_max = port->copies ? COPY_MAX : 0;
 	for (window = 0; window < port->windows; window++) {
 		struct crosslane_ntb_window *to = &info->window[window];
 
@@ -308,7 +329,7 @@ static struct segment *carve_outbound(struct port *port, const struct crosslane_
 
 	if (!fits(range->offset, range->len, outbound->len - skip))
 		return ERR_PTR(-EINVAL);
-	return segment_new(range, outbound_frame, (void *)PHYS_PFN(outbound->base + skip + range->offset));
+	return segment_new(range, outbound_frame, (void *)PHYS_PFN(outbound->base + skip + range->offset), port->copies);
 }
 
 static struct segment *carve_inbound(struct port *port, const struct crosslane_ntb_range *range)
@@ -319,7 +340,7 @@ static struct segment *carve_inbound(struct port *port, const struct crosslane_n
 	if (!inbound->allocated || !fits(range->offset, range->len, inbound->len - skip))
 		return ERR_PTR(-EINVAL);
 	memset(inbound->memory + skip + range->offset, 0, range->len);
-	return segment_new(range, inbound_frame, inbound->memory + skip + range->offset);
+	return segment_new(range, inbound_frame, inbound->memory + skip + range->offset, port->copies);
 }
 
 int port_carve(struct port *port, const struct crosslane_ntb_range *range)

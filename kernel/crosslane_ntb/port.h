@@ -59,6 +59,7 @@ struct port {
 	struct port_inbound inbound[CROSSLANE_NTB_WINDOWS];
 	struct port_outbound outbound[CROSSLANE_NTB_WINDOWS];
 	struct list_head segments;
+	struct copies *copies;	/* while the port is owned: of a DMA engine; NULL: there was none free */
 	struct delayed_work step;	/* looks at the link, and takes a step towards a life or ends one */
 
 	struct control_state control;
@@ -81,6 +82,8 @@ struct port *port_new(struct ntb_dev *ntb);
 void port_put(struct port *port);
 /* The bridge goes away: all segments end, and the owner's calls fail with ENODEV. */
 void port_gone(struct port *port);
+/* A process has opened the device: EBUSY if one has already. */
+int port_own(struct port *port);
 /* The owner has gone: what it made ends, the link goes down. */
 void port_disown(struct port *port);
 

@@ -9,6 +9,7 @@
 #include "segment.h"
 
 #include "compat.h"
+#include "copies.h"
 #include "crosslane_ntb.h"
 #include "descriptor.h"
 #include "own_pages.h"
@@ -17,6 +18,10 @@
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/slab.h>
+#include <linux/uaccess.h>
+
+/* Copies of one range that may be under way: a program that fills its own does not keep others from the engine for long. */
+#define SEGMENT_COPIES 8
 
 static unsigned long pages(struct segment *segment)
 {
@@ -108,6 +113,76 @@ static int segment_mmap(struct file *file, struct vm_area_struct *vma)
 	return 0;
 }
 
+static bool copy_fits(struct segment *segment, const struct crosslane_ntb_copy *request)
+{
+	return request->len && request->len <= COPY_MAX && request->len <= segment->len &&
+	       request->offset <= segment->len - request->len;
+}
+
+static int begin_copy(struct segment *segment, struct copy *copy, u64 offset)
+{
+	int error;
+
+	if (!segment->live)
+		return -ENOTCONN;
+	if (atomic_inc_return(&segment->copying) > SEGMENT_COPIES) {
+		error = -EAGAIN;
+	} else {
+		/* Until segment_copied(). */
+		kref_get(&segment->users);
+		error = copy_begin(segment->copies, copy, segment, offset);
+		if (error)
+			segment_put(segment);
+	}
+	if (error)
+		atomic_dec(&segment->copying);
+	return error;
+}
+
+static int segment_copy(struct segment *segment, const struct crosslane_ntb_copy *request)
+{
+	struct copy *copy;
+	int error;
+
+	if (!segment->copies)
+		return -EOPNOTSUPP;
+	if (!copy_fits(segment, request))
+		return -EINVAL;
+	/* Waits for pages of the process, whose faults may take the lock. */
+	copy = copy_new(request, segment->side == CROSSLANE_NTB_OUTBOUND);
+	if (IS_ERR(copy))
+		return PTR_ERR(copy);
+	down_read(&segment->lock);
+	error = begin_copy(segment, copy, request->offset);
+	up_read(&segment->lock);
+	if (error)
+		copy_free(copy);
+	return error;
+}
+
+unsigned long segment_frame_at(struct segment *segment, unsigned long index)
+{
+	return segment->frame(segment->memory, index);
+}
+
+void segment_copied(struct segment *segment)
+{
+	atomic_dec(&segment->copying);
+	wake_up_all(&segment->copied);
+	segment_put(segment);
+}
+
+static long segment_ioctl(struct file *file, unsigned int command, unsigned long address)
+{
+	struct crosslane_ntb_copy request;
+
+	if (command != CROSSLANE_NTB_COPY)
+		return -ENOTTY;
+	if (copy_from_user(&request, (void __user *)address, sizeof(request)))
+		return -EFAULT;
+	return segment_copy(file->private_data, &request);
+}
+
 static int segment_release(struct inode *inode, struct file *file)
 {
 	segment_put(file->private_data);
@@ -117,11 +192,13 @@ static int segment_release(struct inode *inode, struct file *file)
 static const struct file_operations segment_fops = {
 	.owner = THIS_MODULE,
 	.mmap = segment_mmap,
+	.unlocked_ioctl = segment_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
 	.release = segment_release,
 	.llseek = noop_llseek,
 };
 
-struct segment *segment_new(const struct crosslane_ntb_range *range, segment_frame frame, void *memory)
+struct segment *segment_new(const struct crosslane_ntb_range *range, segment_frame frame, void *memory, struct copies *copies)
 {
 	struct segment *segment = kzalloc(sizeof(*segment), GFP_KERNEL_ACCOUNT);
 	struct inode *inode;
@@ -138,6 +215,8 @@ struct segment *segment_new(const struct crosslane_ntb_range *range, segment_fra
 	segment->combining = range->side == CROSSLANE_NTB_OUTBOUND;
 	segment->frame = frame;
 	segment->memory = memory;
+	segment->copies = copies;
+	init_waitqueue_head(&segment->copied);
 	segment->live = true;
 	inode = descriptor_inode();
 	if (IS_ERR(inode)) {
@@ -183,4 +262,5 @@ void segment_end(struct segment *segment, bool keep)
 	up_write(&segment->lock);
 	/* Whoever was in segment_fault() has inserted its frame before this, whoever comes later gets a page of its own. */
 	unmap_mapping_range(segment->inode->i_mapping, 0, 0, 1);
+	wait_event(segment->copied, !atomic_read(&segment->copying));
 }

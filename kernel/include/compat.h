@@ -6,6 +6,7 @@
 #ifndef CROSSLANE_COMPAT_H
 #define CROSSLANE_COMPAT_H
 
+#include <linux/eventfd.h>
 #include <linux/hrtimer.h>
 #include <linux/mm.h>
 #include <linux/timer.h>
@@ -28,6 +29,16 @@ static inline void compat_vm_flags_mod(struct vm_area_struct *vma, vm_flags_t se
 	vm_flags_mod(vma, set, clear);
 #else
 	vma->vm_flags = (vma->vm_flags | set) & ~clear;
+#endif
+}
+
+/* 6.8 has eventfd_signal() count one. */
+static inline void compat_eventfd_signal(struct eventfd_ctx *context)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
+	eventfd_signal(context);
+#else
+	eventfd_signal(context, 1);
 #endif
 }
 

@@ -12,7 +12,7 @@
 #include <linux/types.h>
 
 /* Version of this interface. Only a module of the same version serves a daemon: CROSSLANE_NTB_INFO says it. */
-#define CROSSLANE_NTB_VERSION 1
+#define CROSSLANE_NTB_VERSION 2
 /* Most memory windows of a port. */
 #define CROSSLANE_NTB_WINDOWS 8
 /* Scratchpads and doorbells of every port: the modules make them of memory where a bridge has fewer. */
@@ -33,6 +33,7 @@ struct crosslane_ntb_info {
 	__u32 version;		/* CROSSLANE_NTB_VERSION */
 	__u32 windows;		/* how many of window[] there are */
 	struct crosslane_ntb_window window[CROSSLANE_NTB_WINDOWS];
+	__u64 copy_max;		/* longest CROSSLANE_NTB_COPY; 0: this port has no DMA engine */
 };
 
 /*
@@ -69,6 +70,18 @@ struct crosslane_ntb_waker {
 	__s32 socket;		/* a datagram socket of family AF_UNIX, connected to the sleeper's */
 	__u32 handle;		/* filled in: by it the peer's daemon gets a bell (CROSSLANE_NTB_BELL); no later waker has the same */
 	__u64 word;		/* what wakes: a datagram of 16 bytes, eight zeros and this word, the highest byte first */
+};
+
+/*
+ * A copy by a DMA engine between this process's memory and a carved range: into an outbound one, out of an inbound one. The memory must
+ * stay as it is until the copy is over.
+ */
+struct crosslane_ntb_copy {
+	__u64 address;		/* of the process's memory */
+	__u64 len;		/* 1 to copy_max */
+	__u64 offset;		/* in the range */
+	__s32 over;		/* an eventfd, which counts one when the copy is over, however it ended */
+	__s32 failed;		/* another one, which has counted one before that if it is not known what was copied */
 };
 
 enum crosslane_ntb_event_kind {
@@ -116,5 +129,11 @@ struct crosslane_ntb_event {
  * and all that was stored through windows before is there when it wakes. A write never waits. ENOTCONN behind the link's life.
  */
 #define CROSSLANE_NTB_BELL _IOW(CROSSLANE_NTB_IOC, 11, __u32)
+/*
+ * Of the descriptor of a carved range, not of the device: begins a copy, by whoever holds it. EOPNOTSUPP without a DMA engine; EINVAL
+ * beyond the range, or where the engine cannot copy because of how both sides are aligned; EAGAIN while as many copies as a range may have
+ * (8) are under way; ENOTCONN behind the range's end; EIO from when the engine stood still. When a range ends its copies are over.
+ */
+#define CROSSLANE_NTB_COPY _IOW(CROSSLANE_NTB_IOC, 12, struct crosslane_ntb_copy)
 
 #endif

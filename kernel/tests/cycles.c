@@ -2,21 +2,28 @@
 /* What init.sh does over and over: a process that maps a segment, to be killed, and a link that goes down and comes up. */
 #include "harness.h"
 
-/* Maps segments of both ends, stores without end, and waits for its death; what it prints says that it has begun. */
+/* Maps segments of both ends, stores and has a DMA engine copy without end, and waits for its death; what it prints says that it has begun. */
 void hold_until_killed(void)
 {
+	struct crosslane_ntb_copy copy = { .len = 4 * PAGE };
+	static uint8_t memory[4 * PAGE];
 	struct views views;
 	unsigned i;
 
+	copy.address = (uintptr_t)memory;
+	copy.over = copy.failed = eventfd(0, 0);
 	up();
 	views = carve_both(0, 16 * PAGE);
 	views.out[0] = 1;
 	__builtin_ia32_sfence();
 	CHECK(views.in[0] == 1);
 	printf("holds\n");
-	for (;; usleep(100))
+	for (;; usleep(100)) {
 		for (i = 0; i < 16 * PAGE / 8; i += PAGE / 8)
 			views.out[i] = views.in[i] + 1;
+		/* Some are under way when it dies: EAGAIN while they are as many as may be. */
+		CHECK(!ioctl(views.out_fd, CROSSLANE_NTB_COPY, &copy) || errno == EAGAIN || errno == ENOTCONN);
+	}
 }
 
 void link_goes_down_and_comes_up(void)

@@ -14,7 +14,10 @@
 #define WORKERS 3
 #define THREADS 2
 #define KEPT 32
-#define COMMANDS 12
+#define COMMANDS 13
+/* CROSSLANE_NTB_COPY, of a segment and not of the device. */
+#define COPY 12
+#define MEMORY (64 * PAGE)
 
 /* How often each command succeeded, in memory that all processes share. */
 static volatile unsigned *done;
@@ -24,6 +27,9 @@ struct fuzzer {
 	uint64_t random;
 	int kept[KEPT];
 	void *mapped[KEPT];
+	/* Of copies: what they count, and memory that they read and write. */
+	int eventfd;
+	uint8_t *memory;
 	/* What was made last: it is there to be taken back. */
 	struct crosslane_ntb_range carved;
 	uint32_t handle;
@@ -99,6 +105,31 @@ static int waker_socket(void)
 	return own;
 }
 
+static void fill_copy(struct fuzzer *fuzzer, struct crosslane_ntb_copy *copy)
+{
+	*copy = (struct crosslane_ntb_copy){
+		.address = (uintptr_t)fuzzer->memory + below(fuzzer, MEMORY),
+		.len = 1 + below(fuzzer, PAGE),
+		.offset = below(fuzzer, PAGE),
+		.over = fuzzer->eventfd,
+		.failed = fuzzer->eventfd,
+	};
+	switch (below(fuzzer, 8)) {
+	case 0:
+		copy->address = below(fuzzer, 2) ? number(fuzzer) : (uintptr_t)fuzzer->mapped[below(fuzzer, KEPT)];
+		break;
+	case 1:
+		copy->len = number(fuzzer);
+		break;
+	case 2:
+		copy->offset = number(fuzzer);
+		break;
+	case 3:
+		copy->over = descriptor(fuzzer);
+		break;
+	}
+}
+
 static void fill(struct fuzzer *fuzzer, unsigned command, void *argument)
 {
 	struct crosslane_ntb_range *range = argument;
@@ -137,6 +168,9 @@ static void fill(struct fuzzer *fuzzer, unsigned command, void *argument)
 	case 11:
 		*(uint32_t *)argument = below(fuzzer, 2) ? fuzzer->handle : below(fuzzer, 2) ? below(fuzzer, 64) : next(&fuzzer->random);
 		break;
+	case COPY:
+		fill_copy(fuzzer, argument);
+		break;
 	default:
 		*(uint64_t *)argument = next(&fuzzer->random);
 	}
@@ -147,7 +181,7 @@ static void random_ioctl(struct fuzzer *fuzzer)
 	static const unsigned long known[COMMANDS] = {
 		CROSSLANE_NTB_INFO, CROSSLANE_NTB_TRANSLATE, CROSSLANE_NTB_CARVE, CROSSLANE_NTB_TAKE_BACK, CROSSLANE_NTB_LINK,
 		CROSSLANE_NTB_READ_PAD, CROSSLANE_NTB_WRITE_PEER_PAD, CROSSLANE_NTB_RING, CROSSLANE_NTB_MASK, CROSSLANE_NTB_WAKER,
-		CROSSLANE_NTB_DROP_WAKER, CROSSLANE_NTB_BELL,
+		CROSSLANE_NTB_DROP_WAKER, CROSSLANE_NTB_BELL, CROSSLANE_NTB_COPY,
 	};
 	/* As much as a code of any kind copies. */
 	union {
@@ -165,7 +199,7 @@ static void random_ioctl(struct fuzzer *fuzzer)
 		code ^= 1UL << below(fuzzer, 34);
 	if (!below(fuzzer, 32))
 		at = (void *)number(fuzzer);
-	result = ioctl(descriptor(fuzzer), code, at);
+	result = ioctl(command == COPY ? fuzzer->kept[below(fuzzer, KEPT)] : descriptor(fuzzer), code, at);
 	if (result < 0 || code != known[command] || at != &argument)
 		return;
 	done[command]++;
@@ -237,6 +271,8 @@ static void *fuzz_thread(void *seed)
 	for (i = 0; i < KEPT; i++)
 		fuzzer.kept[i] = -1;
 	fuzzer.kept[0] = waker_socket();
+	fuzzer.eventfd = eventfd(0, EFD_NONBLOCK);
+	fuzzer.memory = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	for (;;) {
 		switch (below(&fuzzer, 8)) {
 		case 0:

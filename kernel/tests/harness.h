@@ -92,6 +92,21 @@ void waker_of_anything_but_a_local_datagram_socket_is_refused(void);
 void sleeper_that_cannot_be_woken_keeps_nobody(void);
 void flood_of_bells_loses_none(void);
 void bells_end_with_the_links_life(void);
+/* copies.c */
+void copies_need_a_dma_engine(void);
+void copies_into_a_window_arrive(void);
+void copies_out_of_inbound_memory_arrive(void);
+void bad_copies_are_refused(void);
+void copies_reach_no_memory_but_the_processes_own(void);
+void copies_of_another_user_need_no_device(void);
+void faults_of_the_engine_are_told(void);
+void copies_of_one_range_are_bounded(void);
+void copies_are_over_when_a_range_is_taken_back(void);
+void copies_are_over_when_the_link_goes(void);
+void copies_are_over_when_the_owner_goes(void);
+void memory_that_is_gone_is_kept_for_its_copy(void);
+void engine_that_stands_still_is_given_up(void);
+void copies_that_the_engine_cannot_align_are_refused(void);
 /* between.c */
 void stores_and_bells_reach_another_machine(void);
 void segments_end_when_the_other_machine_leaves(void);

@@ -93,6 +93,11 @@ alone() {
     load ntb_soft base=0x10000000
     load crosslane_ntb
     segments | grep -E '^(ok|FAILED) '
+    load dma_soft
+    segments copies | grep -E '^(ok|FAILED) '
+    rmmod dma_soft && load dma_soft align=6
+    segments aligned | grep -E '^(ok|FAILED) '
+    test_that dma_soft_is_unloaded rmmod dma_soft
     test_that kernel_port_passes_the_conformance_suite kernel-port --nocapture
     test_that crosslane_ntb_is_unloaded rmmod crosslane_ntb
     test_that stock_pingpong pingpong
@@ -169,6 +174,11 @@ bad_parameters() {
 hard() {
     load ntb
     test_that parameters_that_cannot_be_are_refused bad_parameters
+    if [ -e /bin/crosslaned ]; then
+        mount -t tmpfs none /run
+        load tun && load inet_diag && load tcp_diag
+        streams_over_small_windows
+    fi
     unaligned
     flapping
     test_that nothing_was_complained_of no_complaints
@@ -206,10 +216,13 @@ abuse() {
     echo 60 >/proc/sys/kernel/hung_task_timeout_secs
     echo 10 >/proc/sys/kernel/hung_task_check_interval_secs
     load ntb
+    load dma_soft
     load_pair window_len=0x100000
     load crosslane_ntb
     segments fuzz "$(word fuzz_seconds 20)" $(word fuzz_seed '')
     test_that modules_unload_behind_random_calls eval 'rmmod crosslane_ntb && rmmod ntb_soft'
+    # Long enough for copies to be under way when a process dies, or a bridge goes.
+    echo 2000 >/sys/module/dma_soft/parameters/delay_us
     test_that cycles_leave_nothing cycles "$(word cycles 20)"
     test_that nothing_was_complained_of no_complaints
 }
@@ -270,12 +283,9 @@ no_violations() {
     done
 }
 
-streams() {
-    mount -t tmpfs none /run
-    load ntb
-    load ntb_soft base=0x10000000 window_len=0x1000000
+# Two daemons in network namespaces of their own, on a pair that is loaded.
+hosts() {
     load crosslane_ntb
-    load tun && load inet_diag && load tcp_diag
     unshare -n sleep 1000 &
     first=$!
     unshare -n sleep 1000 &
@@ -283,10 +293,30 @@ streams() {
     sleep 1
     host 1 a $first
     host 2 b $second
+}
+
+streams() {
+    mount -t tmpfs none /run
+    load ntb
+    load tun && load inet_diag && load tcp_diag
+    load_pair window_len=0x1000000
+    hosts
     test_that daemons_see_each_other_over_bridges daemons
     test_that unmodified_iperf3_goes_by_a_stream_over_bridges iperf
     test_that sleeping_programs_wake_each_other_by_bells bells
     test_that nobody_breaks_the_protocol_over_bridges no_violations
+}
+
+# On the smallest windows that a daemon takes: with short rings, and few of them.
+streams_over_small_windows() {
+    load_pair window_len=0x100000
+    hosts
+    test_that small_windows_join_daemons daemons
+    test_that small_windows_carry_streams iperf
+    test_that small_windows_see_no_violations no_violations
+    kill $(pidof crosslaned)
+    sleep 1
+    rmmod crosslane_ntb && rmmod ntb_soft
 }
 
 case $(cat /proc/cmdline) in

@@ -5,6 +5,8 @@
  *   segments          on a pair of bridges in one kernel, both ends in this program
  *   segments first    on one end of a cable to another machine, where `segments second` runs
  *
+ *   segments copies   on a pair, with the DMA engine dma_soft
+ *   segments aligned  the same, with an engine that wants addresses aligned
  *   segments flaps    on a pair whose link goes down by itself
  *   segments cycle    brings the link up, down and up once
  *   segments hold     prints a line when it maps segments of both ends, and stores there until it is killed
@@ -54,8 +56,25 @@ static const struct test alone[] = {
 	TEST(sleeper_that_cannot_be_woken_keeps_nobody),
 	TEST(flood_of_bells_loses_none),
 	TEST(bells_end_with_the_links_life),
+	TEST(copies_need_a_dma_engine),
 };
 
+static const struct test copies[] = {
+	TEST(copies_into_a_window_arrive),
+	TEST(copies_out_of_inbound_memory_arrive),
+	TEST(bad_copies_are_refused),
+	TEST(copies_reach_no_memory_but_the_processes_own),
+	TEST(copies_of_another_user_need_no_device),
+	TEST(faults_of_the_engine_are_told),
+	TEST(copies_of_one_range_are_bounded),
+	TEST(copies_are_over_when_a_range_is_taken_back),
+	TEST(copies_are_over_when_the_link_goes),
+	TEST(copies_are_over_when_the_owner_goes),
+	TEST(memory_that_is_gone_is_kept_for_its_copy),
+	TEST(engine_that_stands_still_is_given_up),
+};
+
+static const struct test aligned[] = { TEST(copies_that_the_engine_cannot_align_are_refused) };
 static const struct test flaps[] = { TEST(lives_follow_the_flaps_of_a_link) };
 static const struct test cycle[] = { TEST(link_goes_down_and_comes_up) };
 static const struct test first[] = { TEST(stores_and_bells_reach_another_machine) };
@@ -109,6 +128,10 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc > 1 && !strcmp(argv[1], "first"))
 		RUN(first, 0);
+	else if (argc > 1 && !strcmp(argv[1], "copies"))
+		RUN(copies, 1);
+	else if (argc > 1 && !strcmp(argv[1], "aligned"))
+		RUN(aligned, 1);
 	else if (argc > 1 && !strcmp(argv[1], "flaps"))
 		RUN(flaps, 0);
 	else if (argc > 1 && !strcmp(argv[1], "cycle"))

@@ -3,7 +3,7 @@
 use rustix::ioctl::{Opcode, opcode};
 
 /// Version of the interface; a module of another one is refused.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Most memory windows of a port.
 pub const WINDOWS: usize = 8;
 /// Scratchpads of a port.
@@ -35,6 +35,8 @@ pub struct Info {
     pub windows: u32,
     /// The windows, of both directions.
     pub window: [Window; WINDOWS],
+    /// Longest copy by a DMA engine, bytes; 0: this port has none.
+    pub copy_max: u64,
 }
 
 /// `struct crosslane_ntb_translate`.
@@ -85,6 +87,22 @@ pub struct Waker {
     pub word: u64,
 }
 
+/// `struct crosslane_ntb_copy`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyRequest {
+    /// Where the process's memory begins.
+    pub address: u64,
+    /// Length, bytes.
+    pub len: u64,
+    /// Distance from the range's start, bytes.
+    pub offset: u64,
+    /// An eventfd that counts one when the copy is over.
+    pub over: i32,
+    /// An eventfd that has counted one before that if it is not known what was copied.
+    pub failed: i32,
+}
+
 /// `struct crosslane_ntb_event`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,3 +143,5 @@ pub const WAKER: Opcode = opcode::read_write::<Waker>(GROUP, 9);
 pub const DROP_WAKER: Opcode = opcode::write::<u32>(GROUP, 10);
 /// `CROSSLANE_NTB_BELL`.
 pub const BELL: Opcode = opcode::write::<u32>(GROUP, 11);
+/// `CROSSLANE_NTB_COPY`.
+pub const COPY: Opcode = opcode::write::<CopyRequest>(GROUP, 12);

@@ -33,16 +33,17 @@ fn count(things: usize) -> u32 {
 fn abi_is_the_header() {
     let mut out = (String::new(), String::new());
     fields!(out, "window", Window: inbound_max, inbound_len, outbound_len);
-    fields!(out, "info", Info: version, windows, window);
+    fields!(out, "info", Info: version, windows, window, copy_max);
     fields!(out, "translate", Translate: window, reserved, len);
     fields!(out, "range", Range: window, side, offset, len);
     fields!(out, "register", Register: index, value);
     fields!(out, "waker", Waker: socket, handle, word);
+    fields!(out, "copy", CopyRequest: address, len, offset, over, failed);
     fields!(out, "event", Event: kind, reserved, doorbells, life);
     numbers!(out: "VERSION" abi::VERSION, "DOORBELLS" abi::DOORBELLS, "WINDOWS" count(abi::WINDOWS), "PADS" count(abi::PADS));
     numbers!(out: "INFO" abi::INFO, "TRANSLATE" abi::TRANSLATE, "CARVE" abi::CARVE, "TAKE_BACK" abi::TAKE_BACK, "LINK" abi::LINK);
     numbers!(out: "READ_PAD" abi::READ_PAD, "WRITE_PEER_PAD" abi::WRITE_PEER_PAD, "RING" abi::RING, "MASK" abi::MASK);
-    numbers!(out: "WAKER" abi::WAKER, "DROP_WAKER" abi::DROP_WAKER, "BELL" abi::BELL, "SEGMENT_MAGIC" abi::SEGMENT_MAGIC);
+    numbers!(out: "WAKER" abi::WAKER, "DROP_WAKER" abi::DROP_WAKER, "BELL" abi::BELL, "COPY" abi::COPY, "SEGMENT_MAGIC" abi::SEGMENT_MAGIC);
     let source = format!(
         "#include <stddef.h>\n#include <stdio.h>\n#include \"crosslane_ntb.h\"\nint main(void) {{ {} return 0; }}\n",
         out.1
