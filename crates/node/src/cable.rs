@@ -12,7 +12,7 @@ mod wakers;
 pub use wakers::Wakers;
 
 use crate::channel::{Channel, Sent};
-use crate::config::PortConfig;
+use crate::config::{PortConfig, WINDOW_MIN};
 use crate::waiting::Limits;
 use crate::window::Window;
 use crosslane_fabric::circuit::Death;
@@ -32,15 +32,18 @@ use std::time::{Duration, Instant};
 
 /// Window that everything goes through.
 const WINDOW: usize = 0;
-const IP_RING: u64 = 1 << 20;
+/// Bounds of an IP channel's ring, bytes; the shortest has room for a few of the longest packets.
+const IP_RING_MIN: u64 = 256 << 10;
 const IP_RING_MAX: u64 = 4 << 20;
+/// How much of it is used at first, bytes.
+const IP_RING_FIRST: u64 = 1 << 20;
 const CONTROL_RANGE: SegmentRange = SegmentRange { offset: 0, len: segment_len(RING_MIN) };
 
 /// Most bytes of an IP channel's ring in a window of so many bytes: a quarter of those, as far as there are. Both sides know each
 /// other's windows.
 const fn ip_ring_max(window: u64) -> u64 {
     let mut ring = IP_RING_MAX;
-    while ring > IP_RING && ring > window / 4 {
+    while ring > IP_RING_MIN && ring > window / 4 {
         ring /= 2;
     }
     ring
@@ -160,6 +163,9 @@ impl Cable {
         mut port: Box<Mapped>,
     ) -> Result<Self, PortError> {
         config.window = config.window.min(port.info().window_bytes);
+        if config.window < WINDOW_MIN {
+            return Err(PortError::WindowTooShort { window: config.window, least: WINDOW_MIN });
+        }
         port.set_inbound(WINDOW, config.window)?;
         let cut = config.cut;
         let mut cable = Self {

@@ -29,7 +29,7 @@ pub enum Sent {
 /// Bytes of a channel's rings.
 #[derive(Clone, Copy, Debug)]
 pub struct Rings {
-    /// Length of each ring that is used at first.
+    /// Length of each ring that is used at first, bytes, if it is as long.
     pub first: u64,
     /// Longest ring that this daemon reads.
     pub rx_max: u64,
@@ -59,8 +59,8 @@ impl<I: Load, O: Store> Channel<I, O> {
     /// A channel over new segments. `keys` are those of the ring that is read and of the ring that is written; `limits` bound the queue.
     pub fn new(inbound: I, outbound: O, rings: Rings, keys: (u64, u64), limits: Limits) -> Self {
         let (tx, rx) = (Producer::default(), Consumer::default());
-        rx.reset(rings.first, rings.rx_max, keys.0);
-        tx.reset(rings.first, rings.tx_max, keys.1);
+        rx.reset(rings.first.min(rings.rx_max), rings.rx_max, keys.0);
+        tx.reset(rings.first.min(rings.tx_max), rings.tx_max, keys.1);
         Self {
             inbound,
             outbound,

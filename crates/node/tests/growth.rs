@@ -25,9 +25,13 @@ struct Small {
 type Stream = (Circuit, Circuit, [OwnedFd; 2]);
 
 impl Small {
-    fn new(mut lab: Lab) -> Self {
+    fn new(lab: Lab) -> Self {
+        Self::with_windows(lab, "4M")
+    }
+
+    fn with_windows(mut lab: Lab, window: &'static str) -> Self {
         for (number, listens) in [(1, true), (2, false)] {
-            lab.configure(number.into(), number, &[TestPort { cable: "c", listens, window: "4M" }], "");
+            lab.configure(number.into(), number, &[TestPort { cable: "c", listens, window }], "");
             lab.start(number.into());
         }
         lab.wait_hosts(1, &[2]);
@@ -104,6 +108,18 @@ fn growth_short_ring_becomes_a_long_one() {
 #[test]
 fn growth_short_ring_becomes_a_long_one_over_a_posted_cable() {
     short_ring_becomes_a_long_one(Lab::posted("0-1000"));
+}
+
+/// As bridges have whose windows are 1 MB, less what the kernel module and the port take of them.
+#[test]
+fn growth_smallest_windows_have_room_for_a_few_streams() {
+    for lab in [Lab::soft(), Lab::posted("0-1000")] {
+        let mut small = Small::with_windows(lab, "768K");
+        let streams: Vec<_> = std::iter::from_fn(|| small.open().ok()).take(100).collect();
+        assert!((4..10).contains(&streams.len()), "{} streams", streams.len());
+        streams.iter().for_each(|stream| small.close(stream));
+        until("there is room again", || small.open().ok().map(drop));
+    }
 }
 
 #[test]

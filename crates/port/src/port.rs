@@ -279,6 +279,14 @@ pub enum PortError {
         /// Length of the window, bytes.
         window: u64,
     },
+    /// The window has less memory than what uses it needs.
+    #[error("a window of {window} bytes is too short: at least {least} are needed")]
+    WindowTooShort {
+        /// Length of the window, bytes.
+        window: u64,
+        /// The shortest that will do, bytes.
+        least: u64,
+    },
     /// The range overlaps one that was carved and not freed.
     #[error("range {offset:#x}+{len:#x} overlaps one that is in use")]
     Overlap {

@@ -2,8 +2,8 @@
 
 use super::Wakers;
 use super::{
-    CONTROL_LIMITS, CONTROL_RANGE, Cable, CableEvent, IP_LIMITS, IP_RING, Live, PENANCE, SETUP_DOORBELLS,
-    WINDOW, ip_range, ip_ring_max,
+    CONTROL_LIMITS, CONTROL_RANGE, Cable, CableEvent, IP_LIMITS, IP_RING_FIRST, Live, PENANCE,
+    SETUP_DOORBELLS, WINDOW, ip_range, ip_ring_max,
 };
 use crate::channel::{Channel, Rings};
 use crate::random;
@@ -135,7 +135,7 @@ impl Cable {
         };
         let control = Rings { first: RING_MIN, rx_max: RING_MIN, tx_max: RING_MIN };
         let (rx_max, tx_max) = (ip_ring_max(self.config.window), ip_ring_max(agreement.peer_window));
-        let ip = Rings { first: IP_RING, rx_max, tx_max };
+        let ip = Rings { first: IP_RING_FIRST, rx_max, tx_max };
         Ok(Live {
             agreement: *agreement,
             control: Channel::new(control_in, control_out, control, keys(1), CONTROL_LIMITS),
