@@ -258,6 +258,9 @@ int life_attach(struct port *port)
 		dev_err(&port->ntb->dev, "this bridge has fewer than one scratchpad and two doorbells\n");
 		return -EOPNOTSUPP;
 	}
+	/* What a driver says of bridges with errata; there is nothing else to use. */
+	if (ntb_db_is_unsafe(port->ntb) || ntb_spad_is_unsafe(port->ntb))
+		dev_warn(&port->ntb->dev, "this bridge's driver advises against its doorbells or scratchpads, which are used all the same\n");
 	port->data_bell = BIT_ULL(__ffs64(bells));
 	port->session_bell = BIT_ULL(__ffs64(bells & ~port->data_bell));
 	INIT_DELAYED_WORK(&port->step, step);

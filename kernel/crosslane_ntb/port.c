@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "port.h"
 
+#include "contiguous.h"
 #include "copies.h"
 #include "life.h"
 #include "segment.h"
 
+#include <linux/dma-direct.h>
+#include <linux/dma-map-ops.h>
 #include <linux/dma-mapping.h>
 #include <linux/io.h>
+#include <linux/jiffies.h>
 #include <linux/mm.h>
 #include <linux/ntb.h>
 #include <linux/overflow.h>
@@ -42,6 +46,16 @@ static u64 reserved(u32 window)
 	return window ? 0 : CONTROL_LEN;
 }
 
+/* After a search of all memory that found none, jiffies: the peer can have this end try as often as it likes. */
+#define SEARCH_PAUSE (10 * HZ)
+
+/* What allocate_contiguous() allocated. */
+static void free_contiguous(struct device *device, struct port_inbound *inbound)
+{
+	dma_unmap_page_attrs(device, inbound->allocated_dma, inbound->allocated_len, DMA_BIDIRECTIONAL, DMA_ATTR_SKIP_CPU_SYNC);
+	contiguous_free(virt_to_page(inbound->allocated), inbound->allocated_len);
+}
+
 static void free_inbound(struct port *port, u32 window)
 {
 	struct port_inbound *inbound = &port->inbound[window];
@@ -49,7 +63,10 @@ static void free_inbound(struct port *port, u32 window)
 	if (!inbound->allocated)
 		return;
 	ntb_mw_clear_trans(port->ntb, PEER, window);
-	dma_free_coherent(&port->ntb->pdev->dev, inbound->allocated_len, inbound->allocated, inbound->allocated_dma);
+	if (inbound->contiguous)
+		free_contiguous(&port->ntb->pdev->dev, inbound);
+	else
+		dma_free_coherent(&port->ntb->pdev->dev, inbound->allocated_len, inbound->allocated, inbound->allocated_dma);
 	*inbound = (struct port_inbound){ .wanted = inbound->wanted };
 }
 
@@ -102,6 +119,7 @@ struct port *port_new(struct ntb_dev *ntb)
 	control_init(&port->control);
 	wakers_init(&port->wakers);
 	port->sessions = get_random_u32();
+	port->search_again = jiffies;
 	port->ntb = ntb;
 	error = find_windows(port) ?: life_attach(port);
 	if (error) {
@@ -220,12 +238,47 @@ static bool has_segments(struct port *port, u32 window, u32 side)
 	return false;
 }
 
+/*
+ * As allocate(), where the DMA interface has no memory of this length in one piece: without an IOMMU, and with caches that see what devices
+ * store. The device must address the pages themselves, since nobody would copy what the peer stores into a bounce buffer.
+ */
+static int allocate_contiguous(struct port *port, struct port_inbound *inbound, u64 len, u64 align)
+{
+	struct device *device = &port->ntb->pdev->dev;
+	struct page *pages;
+	dma_addr_t dma;
+
+	if (get_dma_ops(device) || !dev_is_dma_coherent(device) || time_before(jiffies, port->search_again))
+		return -ENOMEM;
+	pages = contiguous_alloc(len, align, dma_get_mask(device), dev_to_node(device));
+	if (!pages) {
+		port->search_again = jiffies + SEARCH_PAUSE;
+		return -ENOMEM;
+	}
+	dma = dma_map_page_attrs(device, pages, 0, len, DMA_BIDIRECTIONAL, DMA_ATTR_SKIP_CPU_SYNC);
+	inbound->allocated_len = len;
+	inbound->allocated_dma = dma;
+	inbound->allocated = page_address(pages);
+	if (!dma_mapping_error(device, dma) && dma == phys_to_dma(device, page_to_phys(pages)) && IS_ALIGNED(dma, align)) {
+		memset(inbound->allocated, 0, len);
+		inbound->contiguous = true;
+		return 0;
+	}
+	if (dma_mapping_error(device, dma))
+		contiguous_free(pages, len);
+	else
+		free_contiguous(device, inbound);
+	inbound->allocated = NULL;
+	return -ENOMEM;
+}
+
 /* Memory whose address on the bus is a multiple of `align`. */
 static int allocate(struct port *port, struct port_inbound *inbound, u64 len, u64 align)
 {
 	struct device *device = &port->ntb->pdev->dev;
 	size_t longer;
 
+	inbound->contiguous = false;
 	inbound->allocated_len = len;
 	inbound->allocated = dma_alloc_coherent(device, len, &inbound->allocated_dma, GFP_KERNEL | __GFP_NOWARN);
 	if (inbound->allocated && !IS_ALIGNED(inbound->allocated_dma, align)) {
@@ -237,7 +290,7 @@ static int allocate(struct port *port, struct port_inbound *inbound, u64 len, u6
 		inbound->allocated = dma_alloc_coherent(device, longer, &inbound->allocated_dma,
 							GFP_KERNEL | __GFP_NOWARN);
 	}
-	if (!inbound->allocated)
+	if (!inbound->allocated && allocate_contiguous(port, inbound, len, align))
 		return -ENOMEM;
 	inbound->dma = ALIGN(inbound->allocated_dma, align);
 	inbound->memory = (u8 *)inbound->allocated + (inbound->dma - inbound->allocated_dma);

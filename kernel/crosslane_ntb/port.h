@@ -25,6 +25,7 @@ struct port_inbound {
 	void *allocated;
 	dma_addr_t allocated_dma;
 	size_t allocated_len;
+	bool contiguous;	/* of pages in one piece, not by the DMA interface */
 	u8 *memory;	/* the aligned part, for the bridge to translate to */
 	dma_addr_t dma;
 	u64 len;	/* of that part; the owner's and the modules' own */
@@ -58,6 +59,7 @@ struct port {
 	u32 windows;
 	struct port_inbound inbound[CROSSLANE_NTB_WINDOWS];
 	struct port_outbound outbound[CROSSLANE_NTB_WINDOWS];
+	unsigned long search_again;	/* jiffies: not to be searched for memory in one piece before */
 	struct list_head segments;
 	struct copies *copies;	/* while the port is owned: of a DMA engine; NULL: there was none free */
 	struct delayed_work step;	/* looks at the link, and takes a step towards a life or ends one */

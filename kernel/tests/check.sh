@@ -79,7 +79,7 @@ checkpatch() {
     rm -rf "$scripts"
     mkdir -p "$scripts"
     tar xf "$archive" -C "$scripts" --strip-components=2 --wildcards '*/scripts/*'
-    for file in kernel/include/*.h kernel/ntb_soft/*.[ch] kernel/crosslane_ntb/*.[ch] kernel/tests/dma_soft/*.c; do
+    for file in kernel/include/*.h kernel/ntb_soft/*.[ch] kernel/crosslane_ntb/*.[ch] kernel/tests/*/*.c; do
         # 1: it found something, which may be allowed.
         perl "$scripts/checkpatch.pl" --no-tree --strict --terse --show-types --max-line-length="$COLUMNS_MOST" --file "$file" ||
             [[ $? -eq 1 ]]

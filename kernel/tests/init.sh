@@ -93,6 +93,7 @@ alone() {
     load ntb_soft base=0x10000000
     load crosslane_ntb
     segments | grep -E '^(ok|FAILED) '
+    test_that memory_in_one_piece_is_had_and_given_back contiguous
     load dma_soft
     segments copies | grep -E '^(ok|FAILED) '
     rmmod dma_soft && load dma_soft align=6
@@ -111,6 +112,13 @@ alone() {
 word() {
     value=$(sed -n "s/.*\b$1=\([^ ]*\).*/\1/p" /proc/cmdline)
     echo "${value:-$2}"
+}
+
+contiguous() {
+    before=$(available)
+    load contiguous_test && rmmod contiguous_test || return
+    after=$(available)
+    [ $((before - after)) -lt 4096 ] || { echo "available: $before KB, then $after KB"; return 1; }
 }
 
 # What the kernel says of faults of its own that need not stop it.
