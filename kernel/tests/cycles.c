@@ -2,7 +2,9 @@
 /* What init.sh does over and over: a process that maps a segment, to be killed, and a link that goes down and comes up. */
 #include "harness.h"
 
-/* Maps segments of both ends, stores and has a DMA engine copy without end, and waits for its death; what it prints says that it has begun. */
+/*
+ * Maps segments of both ends, stores and has a DMA engine copy without end, and waits for its death; what it prints says that it has begun.
+ */
 void hold_until_killed(void)
 {
 	struct crosslane_ntb_copy copy = { .len = 4 * PAGE };
