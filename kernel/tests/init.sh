@@ -204,7 +204,7 @@ cycle() {
     wait $holder
     rmmod crosslane_ntb || return
     if [ $(($1 % 2)) = 1 ]; then rmmod ntb_soft || return; fi
-    [ -z "$(lsmod | grep -E 'soft|crosslane')" ]
+    [ -z "$(lsmod | grep -E 'ntb_soft|crosslane')" ]
 }
 
 # Caches of the kernel are as they will be behind the first two; afterwards no more than 2 MB may be missing, after however many cycles.

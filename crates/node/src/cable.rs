@@ -23,6 +23,7 @@ use crosslane_shm::ring::Violation;
 use crosslane_shm::{Inbound, Outbound, Segment};
 use crosslane_status::Link;
 use crosslane_wire::control::Control;
+use crosslane_wire::record::{MAX_PACKET, max_message};
 use crosslane_wire::scratchpad::DOORBELL_CHANNEL;
 use crosslane_wire::segment::{RING_MIN, segment_len};
 use crosslane_wire::{CircuitId, Epoch, HostId, PortId, SegmentRange, codec};
@@ -32,8 +33,10 @@ use std::time::{Duration, Instant};
 
 /// Window that everything goes through.
 const WINDOW: usize = 0;
-/// Bounds of an IP channel's ring, bytes; the shortest has room for a few of the longest packets.
-const IP_RING_MIN: u64 = 256 << 10;
+/// Bounds of an IP channel's ring, bytes. The shortest takes the longest packets: the kernel hands over 64 KB at once, and sends them again
+/// without end if they are dropped.
+const IP_RING_MIN: u64 = 512 << 10;
+const _: () = assert!(max_message(IP_RING_MIN) == MAX_PACKET);
 const IP_RING_MAX: u64 = 4 << 20;
 /// How much of it is used at first, bytes.
 const IP_RING_FIRST: u64 = 1 << 20;

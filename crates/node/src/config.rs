@@ -10,6 +10,7 @@ use crate::offload::Settings;
 pub use crate::port::{PortConfig, PortKind};
 use crosslane_wire::HostId;
 use crosslane_wire::local::Rule;
+use crosslane_wire::segment::{RING_MIN, segment_len};
 use ipnet::IpNet;
 use raw::RawConfig;
 use std::net::{IpAddr, SocketAddr};
@@ -20,8 +21,8 @@ use thiserror::Error;
 /// Most ports of a host.
 pub const PORTS_MAX: usize = crosslane_wire::control::MAX_LINKS;
 /// Smallest window of a port, bytes: the daemons' own channels and a few circuits.
-pub const WINDOW_MIN: u64 = 768 << 10;
-const _: () = assert!(crate::cable::circuits(WINDOW_MIN) < WINDOW_MIN / 2);
+pub const WINDOW_MIN: u64 = 896 << 10;
+const _: () = assert!(WINDOW_MIN - crate::cable::circuits(WINDOW_MIN) >= 4 * segment_len(RING_MIN));
 const WINDOW_MAX: u64 = 1 << 44;
 
 /// Why a configuration is not used.
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!(kind(""), stores((0, 10_000), 0, true));
         assert_eq!(kind("delay_us = 25\nseed = 7"), stores((25_000, 25_000), 7, true));
         assert_eq!(kind("delay_us = [0, 1000]\ncombine = false"), stores((0, 1_000_000), 0, false));
-        let small = kind("delay_us = 0\nwindow = \"768K\"");
+        let small = kind("delay_us = 0\nwindow = \"896K\"");
         assert_eq!(small, stores((0, 0), 0, true));
     }
 
@@ -247,7 +248,7 @@ mod tests {
             ("host = 1\nrules = [\"x\"]", "rule"),
             ("host = 1\ninterface = \"a b\"", "interface"),
             (&format!("host = 1\n{port}{port}"), "one name"),
-            (&format!("host = 1\n{port}window = \"764K\""), "window"),
+            (&format!("host = 1\n{port}window = \"892K\""), "window"),
             (&format!("host = 1\n{port}mode = \"9\""), "mode"),
             (&format!("host = 1\n{port}kind = \"dolphin\""), "`soft`, `posted` and `ntb`"),
             (&format!("host = 1\n{port}delay_us = 5"), "delay_us: only kind `posted`"),

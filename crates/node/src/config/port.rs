@@ -85,7 +85,7 @@ impl RawPort {
         };
         let window = parse_size(&key("window"), &self.window)?;
         if !(WINDOW_MIN..=WINDOW_MAX).contains(&window) || window % PAGE != 0 {
-            return Err(value(&key("window"), format!("`{}` is not between 768K and 16T", self.window)));
+            return Err(value(&key("window"), format!("`{}` is not between 896K and 16T", self.window)));
         }
         let mode = u32::from_str_radix(&self.mode, 8).ok().filter(|mode| *mode <= 0o777);
         let mode =
