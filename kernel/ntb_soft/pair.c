@@ -149,6 +149,18 @@ static int register_ends(const struct soft_shape *shape)
 	return 0;
 }
 
+static void remove_bus(struct pci_bus *bus)
+{
+	struct pci_host_bridge *bridge = to_pci_host_bridge(bus->bridge);
+
+	pci_lock_rescan_remove();
+	pci_stop_root_bus(bus);
+	pci_remove_root_bus(bus);
+	pci_unlock_rescan_remove();
+	/* pci_scan_bus() made it, and nobody else gives it back. */
+	pci_free_host_bridge(bridge);
+}
+
 void soft_pair_stop(void)
 {
 	int i;
@@ -172,12 +184,8 @@ void soft_pair_stop(void)
 	}
 	for (i = 0; i < 2; i++)
 		irq_work_sync(&pair->end[i].interrupt);
-	if (pair->bus) {
-		pci_lock_rescan_remove();
-		pci_stop_root_bus(pair->bus);
-		pci_remove_root_bus(pair->bus);
-		pci_unlock_rescan_remove();
-	}
+	if (pair->bus)
+		remove_bus(pair->bus);
 	if (pair->memory)
 		memunmap(pair->memory);
 	kfree(pair->registers);
