@@ -24,15 +24,19 @@
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
-/* An engine that has not finished a copy for so long is given up, jiffies. */
+/* An engine that has work and has not finished a copy for so long is given up, jiffies. */
 #define STUCK (2 * HZ)
+/* Copies that are under way by one channel, of all ranges: whoever takes a range back may wait for those of others before its own. */
+#define COPIES_MOST 128
 
 struct copies {
 	struct dma_chan *channel;
 	struct mutex submit;	/* pieces of two copies do not mix; `broken` */
 	bool broken;
-	spinlock_t lock;	/* of the list; taken in the engine's callbacks */
+	spinlock_t lock;	/* of the three below; taken in the engine's callbacks */
 	struct list_head under_way;
+	unsigned int count;	/* how many that are */
+	unsigned long progress;	/* when one was finished last, or the first one began, jiffies */
 	struct workqueue_struct *finishers;
 	struct delayed_work watch;
 };
@@ -52,7 +56,6 @@ struct copy {
 	bool into;
 	bool failed;
 	refcount_t pieces;	/* under way, and who begins them */
-	unsigned long begun;	/* jiffies */
 	u64 address, len;
 	struct page **pages;
 	unsigned int pinned;
@@ -177,6 +180,14 @@ static void finish(struct work_struct *work)
 	segment_copied(segment);
 }
 
+/* Takes a copy off the list of those under way; copies->lock is held. */
+static void take_off(struct copy *copy)
+{
+	list_del_init(&copy->link);
+	copy->copies->count--;
+	copy->copies->progress = jiffies;
+}
+
 /* In any context. Who comes second does nothing. */
 static void is_over(struct copy *copy)
 {
@@ -186,9 +197,10 @@ static void is_over(struct copy *copy)
 
 	spin_lock_irqsave(&copies->lock, flags);
 	first = !list_empty(&copy->link);
-	list_del_init(&copy->link);
-	if (first)
+	if (first) {
+		take_off(copy);
 		queue_work(copies->finishers, &copy->finish);
+	}
 	spin_unlock_irqrestore(&copies->lock, flags);
 }
 
@@ -304,6 +316,22 @@ static int map_memory(struct copy *copy)
 	return error;
 }
 
+static bool put_on(struct copies *copies, struct copy *copy)
+{
+	unsigned long flags;
+	bool fits;
+
+	spin_lock_irqsave(&copies->lock, flags);
+	fits = copies->count < COPIES_MOST;
+	if (fits) {
+		if (!copies->count++)
+			copies->progress = jiffies;
+		list_add_tail(&copy->link, &copies->under_way);
+	}
+	spin_unlock_irqrestore(&copies->lock, flags);
+	return fits;
+}
+
 static int submit(struct copies *copies, struct copy *copy)
 {
 	unsigned long flags;
@@ -312,14 +340,11 @@ static int submit(struct copies *copies, struct copy *copy)
 	mutex_lock(&copies->submit);
 	if (copies->broken)
 		goto unlock;
-	copy->begun = jiffies;
-	spin_lock_irqsave(&copies->lock, flags);
-	list_add_tail(&copy->link, &copies->under_way);
-	spin_unlock_irqrestore(&copies->lock, flags);
-	error = begin_pieces(copy);
+	error = put_on(copies, copy) ? begin_pieces(copy) : -EAGAIN;
 	if (error) {
 		spin_lock_irqsave(&copies->lock, flags);
-		list_del_init(&copy->link);
+		if (!list_empty(&copy->link))
+			take_off(copy);
 		spin_unlock_irqrestore(&copies->lock, flags);
 		goto unlock;
 	}
@@ -345,18 +370,15 @@ int copy_begin(struct copies *copies, struct copy *copy, struct segment *segment
 	return error ?: submit(copies, copy);
 }
 
-static struct copy *oldest(struct copies *copies)
+static bool stands_still(struct copies *copies)
 {
-	struct copy *copy;
 	unsigned long flags;
+	bool still;
 
 	spin_lock_irqsave(&copies->lock, flags);
-	copy = list_first_entry_or_null(&copies->under_way, struct copy, link);
-	/* It may be finished, and be gone, as soon as the lock is free. */
-	if (copy && time_before(jiffies, copy->begun + STUCK))
-		copy = NULL;
+	still = copies->count && !time_before(jiffies, copies->progress + STUCK);
 	spin_unlock_irqrestore(&copies->lock, flags);
-	return copy;
+	return still;
 }
 
 /* No callback comes behind this; copies->submit is held. */
@@ -364,7 +386,6 @@ static void give_up(struct copies *copies)
 {
 	struct copy *copy, *next;
 	unsigned long flags;
-	LIST_HEAD(lost);
 
 	if (!copies->broken)
 		dev_err(engine(copies), "this DMA engine stands still: no copies by it any more\n");
@@ -374,7 +395,7 @@ static void give_up(struct copies *copies)
 		return;
 	spin_lock_irqsave(&copies->lock, flags);
 	list_for_each_entry_safe(copy, next, &copies->under_way, link) {
-		list_del_init(&copy->link);
+		take_off(copy);
 		WRITE_ONCE(copy->failed, true);
 		queue_work(copies->finishers, &copy->finish);
 	}
@@ -384,16 +405,11 @@ static void give_up(struct copies *copies)
 static void watch(struct work_struct *work)
 {
 	struct copies *copies = container_of(to_delayed_work(work), struct copies, watch);
-	unsigned long flags;
-	bool busy;
 
 	mutex_lock(&copies->submit);
-	if (oldest(copies))
+	if (stands_still(copies))
 		give_up(copies);
-	spin_lock_irqsave(&copies->lock, flags);
-	busy = !list_empty(&copies->under_way);
-	spin_unlock_irqrestore(&copies->lock, flags);
-	if (busy)
+	if (READ_ONCE(copies->count))
 		queue_delayed_work(copies->finishers, &copies->watch, STUCK);
 	mutex_unlock(&copies->submit);
 }

@@ -132,7 +132,8 @@ struct crosslane_ntb_event {
 /*
  * Of the descriptor of a carved range, not of the device: begins a copy, by whoever holds it. EOPNOTSUPP without a DMA engine; EINVAL
  * beyond the range, or where the engine cannot copy because of how both sides are aligned; EAGAIN while as many copies as a range may have
- * (8) are under way; ENOTCONN behind the range's end; EIO from when the engine stood still. When a range ends its copies are over.
+ * (8), or all ranges of the port (128), are under way; ENOTCONN behind the range's end; EIO from when the engine stood still. When a range
+ * ends its copies are over.
  */
 #define CROSSLANE_NTB_COPY _IOW(CROSSLANE_NTB_IOC, 12, struct crosslane_ntb_copy)
 

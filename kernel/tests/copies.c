@@ -226,6 +226,35 @@ void copies_of_one_range_are_bounded(void)
 	CHECK(!copy(views.out_fd, memory, 8, 0) && counted(over, 5000) == 1);
 }
 
+/* As many as all ranges of a port may have, however many ranges somebody has; none is lost. */
+void copies_of_all_ranges_are_bounded(void)
+{
+	uint8_t *memory = filled();
+	uint64_t begun = 0, done = 0;
+	unsigned range, refused = 0;
+	int fd;
+
+	begin();
+	engine("delay_us", 20000);
+	for (range = 0; range < 32; range++) {
+		fd = carve(a, CROSSLANE_NTB_OUTBOUND, LEN + range * PAGE, PAGE);
+		CHECK(fd >= 0);
+		while (!copy(fd, memory, 8, 0))
+			begun++;
+		CHECK(errno == EAGAIN);
+		refused += begun < 8 * (range + 1);
+	}
+	CHECK(begun >= 128 && refused);
+	engine("delay_us", 0);
+	while (done < begun) {
+		uint64_t more = counted(over, 5000);
+
+		CHECK(more);
+		done += more;
+	}
+	CHECK(done == begun && !counted(faults, 0));
+}
+
 /* Nothing is written behind the end of a range, by copies that had begun before it. */
 static void copies_are_over_with(struct views *views, int (*end)(void), volatile uint64_t *seen)
 {

@@ -101,6 +101,7 @@ void copies_reach_no_memory_but_the_processes_own(void);
 void copies_of_another_user_need_no_device(void);
 void faults_of_the_engine_are_told(void);
 void copies_of_one_range_are_bounded(void);
+void copies_of_all_ranges_are_bounded(void);
 void copies_are_over_when_a_range_is_taken_back(void);
 void copies_are_over_when_the_link_goes(void);
 void copies_are_over_when_the_owner_goes(void);

@@ -67,6 +67,7 @@ static const struct test copies[] = {
 	TEST(copies_of_another_user_need_no_device),
 	TEST(faults_of_the_engine_are_told),
 	TEST(copies_of_one_range_are_bounded),
+	TEST(copies_of_all_ranges_are_bounded),
 	TEST(copies_are_over_when_a_range_is_taken_back),
 	TEST(copies_are_over_when_the_link_goes),
 	TEST(copies_are_over_when_the_owner_goes),
