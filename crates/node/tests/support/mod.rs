@@ -368,7 +368,15 @@ impl Client {
     }
 
     pub fn tell(&self, request: &Request, fds: &[BorrowedFd<'_>]) {
-        send(&self.socket, &codec::encode(request).unwrap(), fds, SendFlags::DONTWAIT).unwrap();
+        let message = codec::encode(request).unwrap();
+        // A daemon that has a flood of them before this one takes it later.
+        until("the daemon takes a request", || {
+            match send(&self.socket, &message, fds, SendFlags::DONTWAIT) {
+                Err(Errno::AGAIN) => None,
+                sent => Some(sent),
+            }
+        })
+        .unwrap();
     }
 
     /// Whether there was room for a request.
