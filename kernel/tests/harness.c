@@ -19,7 +19,7 @@ struct crosslane_ntb_event event_within(int port, int ms)
 
 struct crosslane_ntb_event event(int port)
 {
-	return event_within(port, 2000);
+	return event_within(port, 20000);
 }
 
 int link_port(int port, uint32_t on)

@@ -48,7 +48,7 @@ struct views {
 	volatile uint64_t *out, *in;
 };
 
-/* The next event of a port; its kind is 0 if there is none in time (`event`: 2 s). */
+/* The next event of a port; its kind is 0 if there is none in time (`event`: 20 s, for what must come). */
 struct crosslane_ntb_event event_within(int port, int ms);
 struct crosslane_ntb_event event(int port);
 int link_port(int port, uint32_t on);
