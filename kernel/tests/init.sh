@@ -209,13 +209,13 @@ cycle() {
 
 # How many objects each cache of the slab allocator has, in the file $1.
 objects() {
-    awk 'NR > 2 { print $1, $3 }' /proc/slabinfo >"$1"
+    awk 'NR > 2 { print $1, $3, $5 }' /proc/slabinfo >"$1"
 }
 
-# Caches that have more than $1 objects more than before. What is free in them and kept makes some.
+# Caches that have more than $1 objects more than before, and than fit into two slabs: what is free in them and kept.
 grown() {
     awk -v most="$1" 'NR == FNR { had[$1] = $2; next }
-        $2 - had[$1] > most { print $1 " has " $2 - had[$1] " objects more" }' /run/objects.before /run/objects.after
+        $2 - had[$1] > most + 2 * $3 { print $1 " has " $2 - had[$1] " objects more" }' /run/objects.before /run/objects.after
 }
 
 # Caches of the kernel are as they will be behind the first two; afterwards no more than 2 MB may be missing, after however many cycles, and
