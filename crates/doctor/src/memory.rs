@@ -5,7 +5,8 @@ use crate::known::{Alignment, Family};
 use crate::pci::{Bar, Function};
 use crate::tree::Tree;
 
-/// The longest piece that the kernel's allocator gives without an IOMMU or CMA, bytes: x86-64, Linux 6.1, `MAX_ORDER` 11.
+/// The longest piece that the kernel's allocator has without an IOMMU or CMA, bytes: x86-64, Linux 6.1, `MAX_ORDER` 11. For longer ones
+/// `crosslane_ntb` has other memory moved away (`CONFIG_CONTIG_ALLOC`), as long as enough of it can be.
 const PIECE: u64 = 4 << 20;
 /// Below this there is room for few streams, bytes.
 const FEW: u64 = 64 << 20;
@@ -106,8 +107,8 @@ fn obtainable(tree: &Tree, function: &Function, family: Family, len: u64) -> Opt
         format!("windows of up to {}, and neither a translating IOMMU nor reserved memory (CMA)", bytes(len));
     Some(
         Finding::new(Check::Memory, Severity::Warning, seen)
-            .why(format!("the kernel gives at most {} in one piece: more cannot be put behind a window, and the link stays down{place}", bytes(PIECE)))
-            .fix("switch on the IOMMU and leave it translating (`intel_iommu=on` on Intel; no `iommu=pt`), or make the NTB BARs 4 MiB, or run a kernel with CONFIG_DMA_CMA and `cma=`"),
+            .why(format!("more than {} in one piece is had by moving other memory away: soon after boot there is much, later there may be none, and the link stays down{place}", bytes(PIECE)))
+            .fix("start the daemon at boot, or switch on the IOMMU and leave it translating (`intel_iommu=on` on Intel; no `iommu=pt`), or make the NTB BARs 4 MiB, or run a kernel with CONFIG_DMA_CMA and `cma=`"),
     )
 }
 
