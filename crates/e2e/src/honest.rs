@@ -126,6 +126,14 @@ impl Honest {
         anyhow::bail!("honest users are slower than {FACTOR} times {calm:?}: {seen:?}")
     }
 
+    /// What they measure in three windows, one after the other: for [`Figures::any_is_within`].
+    ///
+    /// # Errors
+    /// As [`Self::watch`].
+    pub fn watch_thrice(&mut self) -> Result<[Figures; 3]> {
+        Ok([self.watch(WINDOW)?, self.watch(WINDOW)?, self.watch(WINDOW)?])
+    }
+
     /// Checks that none of them has met an error so far.
     ///
     /// # Errors
@@ -171,6 +179,15 @@ impl Honest {
 }
 
 impl Figures {
+    /// Checks that one of the windows `attacked` [is within](Self::is_within) what was measured without the attack afterwards.
+    ///
+    /// # Errors
+    /// None is.
+    pub fn any_is_within(attacked: &[Self], calm: &Self) -> Result<()> {
+        ensure!(attacked.iter().any(|now| now.is_within(calm)), "calm {calm:?}, attacked {attacked:?}");
+        Ok(())
+    }
+
     /// Whether both medians are at most [`FACTOR`] times those of `calm`, or of what a busy machine makes of them, and
     /// the stream moved.
     pub fn is_within(&self, calm: &Self) -> bool {

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use crosslane_e2e::attacks;
-use crosslane_e2e::honest::{Honest, WINDOW};
+use crosslane_e2e::honest::{Figures, Honest, WINDOW};
 use crosslane_e2e::program::Program;
 use crosslane_e2e::rig::{self, Rig};
 use crosslane_lab::Options;
@@ -67,10 +67,10 @@ fn circuits_that_fill_both_windows_when_a_cable_is_cut() -> Result<()> {
     was_refused(&rig, &attack, "window")?;
     honest.holds_out(&calm)?;
     rig.lab.cut("h1", "h2")?;
-    let attacked = [(); 3].map(|()| honest.watch(WINDOW)).into_iter().collect::<Result<Vec<_>>>()?;
+    let attacked = honest.watch_thrice()?;
     drop(attack);
     let calm = honest.watch(WINDOW)?;
-    ensure!(attacked.iter().any(|now| now.is_within(&calm)), "by two cables {calm:?}, attacked {attacked:?}");
+    Figures::any_is_within(&attacked, &calm)?;
     rig.lab.mend("h1", "h2")?;
     honest.finish()
 }

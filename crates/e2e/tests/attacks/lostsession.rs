@@ -1,7 +1,7 @@
 //! Sessions that are ended under live streams: the streams go on, byte for byte.
 
 use anyhow::{Result, ensure};
-use crosslane_e2e::honest::{Honest, USER, WINDOW};
+use crosslane_e2e::honest::{Figures, Honest, USER, WINDOW};
 use crosslane_e2e::rig::Rig;
 use crosslane_e2e::{PATIENCE, attacks, wait_for};
 
@@ -22,7 +22,7 @@ fn streams_go_on_while_their_sessions_are_ended_again_and_again() -> Result<()> 
     let far = attacks::start_as(&rig, USER, "h2", "lostsession", &[&server])?;
     honest.holds_out(&calm)?;
     rig.lab.cut("h1", "h2")?;
-    let attacked = [(); 3].map(|()| honest.watch(WINDOW)).into_iter().collect::<Result<Vec<_>>>()?;
+    let attacked = honest.watch_thrice()?;
     // By now all sessions that the user may have are taken.
     wait_for("all sessions are taken", PATIENCE, || {
         honest.check().map_err(|error| error.to_string())?;
@@ -40,7 +40,7 @@ fn streams_go_on_while_their_sessions_are_ended_again_and_again() -> Result<()> 
     drop((near, far));
     // By two cables all takes longer, more so where the host between has to copy.
     let calm = honest.watch(WINDOW)?;
-    ensure!(attacked.iter().any(|now| now.is_within(&calm)), "by two cables {calm:?}, attacked {attacked:?}");
+    Figures::any_is_within(&attacked, &calm)?;
     rig.lab.mend("h1", "h2")?;
     honest.finish()
 }
