@@ -142,24 +142,28 @@ impl Cables {
 mod tests {
     use super::*;
     use crate::cable::CableEvent;
-    use crate::config::{PortConfig, PortKind};
+    use crate::config::{PortConfig, PortKind, WINDOW_MIN};
+    use crosslane_port::PortError;
     use crosslane_wire::segment::{RING_MIN, segment_len};
     use std::time::Instant;
 
+    /// A side of a soft cable in `folder`.
+    fn side(folder: &std::path::Path, listens: bool, window: u64) -> Result<Cable, PortError> {
+        let config = PortConfig {
+            name: "port".to_owned(),
+            kind: PortKind::Soft,
+            cable: folder.join("cable"),
+            listens,
+            window,
+            mode: 0o600,
+            cut: false,
+        };
+        Cable::open(PortId(0), HostId(if listens { 1 } else { 2 }), config)
+    }
+
     /// The two sides of a cable that is up, each the only port of its host.
     fn joined(folder: &std::path::Path) -> [Cables; 2] {
-        let side = |listens: bool| {
-            let config = PortConfig {
-                name: "port".to_owned(),
-                kind: PortKind::Soft,
-                cable: folder.join("cable"),
-                listens,
-                window: 4 << 20,
-                mode: 0o600,
-                cut: false,
-            };
-            Cables::new(vec![Cable::open(PortId(0), HostId(if listens { 1 } else { 2 }), config).unwrap()])
-        };
+        let side = |listens| Cables::new(vec![side(folder, listens, 4 << 20).unwrap()]);
         let (mut sides, mut up, start) = ([side(true), side(false)], 0, Instant::now());
         while up < 2 {
             for cable in sides.iter_mut().flat_map(Cables::iter_mut) {
@@ -168,6 +172,15 @@ mod tests {
             assert!(start.elapsed() < Duration::from_secs(30), "the cable does not come up");
         }
         sides
+    }
+
+    /// As a bridge's may be, whatever the configuration wants.
+    #[test]
+    fn window_that_is_too_short_is_refused_with_both_lengths() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(side(folder.path(), true, WINDOW_MIN).is_ok());
+        let error = side(folder.path(), true, WINDOW_MIN - 4096).err().unwrap().to_string();
+        assert_eq!(error, "a window of 913408 bytes is too short: at least 917504 are needed");
     }
 
     #[test]
