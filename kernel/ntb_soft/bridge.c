@@ -84,6 +84,8 @@ bool soft_bridge_look(struct soft_bridge *bridge)
 
 	spin_lock_irqsave(&bridge->lock, flags);
 	up = agree(bridge);
+	if (bridge->posted)
+		up = soft_posted_agree(bridge->posted, up);
 	link = up != bridge->up;
 	bridge->up = up;
 	if (link)
@@ -277,6 +279,10 @@ static int soft_peer_db_set(struct ntb_dev *ntb, u64 bits)
 		return -EINVAL;
 	if (!READ_ONCE(bridge->up))
 		return 0;
+	if (bridge->posted) {
+		soft_posted_ring(bridge->posted, bits);
+		return 0;
+	}
 	do {
 		old = READ_ONCE(bridge->peer->doorbell);
 		now = old | bits;
@@ -316,9 +322,12 @@ static int soft_spad_write(struct ntb_dev *ntb, int pad, u32 value)
 static u32 soft_peer_spad_read(struct ntb_dev *ntb, int peer, int pad)
 {
 	struct soft_bridge *bridge = to_bridge(ntb);
+	u32 value;
 
 	if (!READ_ONCE(bridge->up))
 		return ~0;
+	if (has_pad(bridge, pad) && bridge->posted && soft_posted_read_pad(bridge->posted, pad, &value))
+		return value;
 	return has_pad(bridge, pad) ? READ_ONCE(bridge->peer->pad[pad]) : 0;
 }
 
@@ -331,6 +340,10 @@ static int soft_peer_spad_write(struct ntb_dev *ntb, int peer, int pad, u32 valu
 	/* What is posted over a link that is down is lost. */
 	if (!READ_ONCE(bridge->up))
 		return 0;
+	if (bridge->posted) {
+		soft_posted_write_pad(bridge->posted, pad, value);
+		return 0;
+	}
 	/* Ordered as posted writes are: behind all stores to windows that were made before. */
 	wmb();
 	WRITE_ONCE(bridge->peer->pad[pad], value);

@@ -24,6 +24,8 @@ struct soft_shape {
 	u32 doorbells;
 	/* Alignment that translation demands of an address, bytes; 0: memory is given out aligned to the window's length. */
 	u64 xlat_align;
+	/* Of a pair: a store lands up to so long after it was made, us; 0: at once. */
+	u32 late_us;
 	/* The link goes down by itself every flap_ms (0: never), `flaps` times at most. */
 	u32 flap_ms;
 	u32 flaps;
@@ -36,6 +38,12 @@ struct soft_shape {
 static inline u64 soft_stride(const struct soft_shape *shape)
 {
 	return shape->xlat_align ? 2 * shape->window_len : shape->window_len;
+}
+
+/* Memory of an end's windows, bytes. */
+static inline u64 soft_windows_len(const struct soft_shape *shape)
+{
+	return shape->windows * soft_stride(shape);
 }
 
 /* Where a window begins in the memory of its end, bytes. */
@@ -57,6 +65,8 @@ struct soft_registers {
 	__u32 pad[SOFT_PADS];	/* stored by the peer, read by the owner */
 };
 
+struct soft_posted;
+
 /* One end of a cable, as an NTB device. */
 struct soft_bridge {
 	struct ntb_dev ntb;
@@ -71,6 +81,7 @@ struct soft_bridge {
 	void (*notify_own)(struct soft_bridge *bridge);
 	/* Whether the cable is whole, with somebody at the other end. In an interrupt. */
 	bool (*connected)(struct soft_bridge *bridge);
+	struct soft_posted *posted;	/* what lands later; NULL: all lands at once */
 
 	spinlock_t lock;	/* all below; taken in interrupts */
 	u64 pending;		/* doorbell bits that have come and were not cleared */
@@ -97,6 +108,24 @@ bool soft_bridge_look(struct soft_bridge *bridge);
 /* Has `pci` allocate its coherent memory from the bridge's windows, so that stock clients' buffers are what the peer stores into. */
 void soft_memory_attach(struct pci_dev *pci, struct soft_bridge *bridge);
 void soft_memory_detach(struct pci_dev *pci);
+
+/*
+ * Has stores of two bridges land up to late_us later. What an end stores into is memory of its own, `len` bytes, one end's behind the
+ * other's at `shadows`. NULL if there is no memory.
+ */
+struct soft_lander *soft_lander_start(struct soft_bridge *a, struct soft_bridge *b, u8 *shadows, u64 len, u32 late_us);
+/* Nobody uses the bridges any more. */
+void soft_lander_stop(struct soft_lander *lander);
+/*
+ * Whether the link may come up, or stay so: both ends agree on it, and what this end reads of its peer's memory is of this life. The
+ * bridge's lock is held.
+ */
+bool soft_posted_agree(struct soft_posted *posted, bool agreed);
+/* Registers of the peer's, behind all stores that were made before. */
+void soft_posted_ring(struct soft_posted *posted, u32 bits);
+void soft_posted_write_pad(struct soft_posted *posted, u32 pad, u32 value);
+/* What this end has written and has not landed; false: nothing. */
+bool soft_posted_read_pad(struct soft_posted *posted, u32 pad, u32 *value);
 
 /* Two bridges in this kernel, in memory from the physical address `base` on. */
 int soft_pair_start(const struct soft_shape *shape, u64 base);

@@ -38,6 +38,10 @@ static ulong xlat_align;
 module_param(xlat_align, ulong, 0444);
 MODULE_PARM_DESC(xlat_align, "of a pair: memory is given out a page before a window, and translated if aligned to this, bytes, a power of two from 2 pages to window_len (0: aligned memory)");
 
+static uint late_us;
+module_param(late_us, uint, 0444);
+MODULE_PARM_DESC(late_us, "of a pair: a store lands up to so long after it was made, us, 100 to 100000; a window reads all ones while the link is down (0: at once)");
+
 static uint flap_ms;
 module_param(flap_ms, uint, 0444);
 MODULE_PARM_DESC(flap_ms, "the link goes down by itself after so long, and up again, ms, at least 300 (0: never)");
@@ -51,6 +55,10 @@ static bool hardships_fit(void)
 {
 	if (xlat_align && (!is_power_of_2(xlat_align) || xlat_align < 2 * PAGE_SIZE || xlat_align > window_len)) {
 		pr_err("ntb_soft: xlat_align is a power of two from 2 pages to window_len\n");
+		return false;
+	}
+	if (late_us && (late_us < 100 || late_us > 100000 || !base)) {
+		pr_err("ntb_soft: late_us is 100 to 100000, and of a pair (base)\n");
 		return false;
 	}
 	if (flap_ms && flap_ms <= SOFT_TRAINING + 99) {
@@ -69,6 +77,7 @@ static int __init soft_init(void)
 		.pads = scratchpads,
 		.doorbells = doorbells,
 		.xlat_align = xlat_align,
+		.late_us = late_us,
 		.flap_ms = flap_ms,
 		.flaps = flaps,
 	};

@@ -31,8 +31,10 @@ static struct pair {
 	struct end end[2];
 	struct soft_registers *registers;
 	struct pci_bus *bus;
+	struct soft_lander *lander;	/* NULL where stores land at once */
 	void *memory;
 	u64 len;
+	void *shadows;	/* the part of it that clients store into where stores land later */
 } *pair;
 
 static int config_read(struct pci_bus *bus, unsigned int devfn, int where, int size, u32 *value)
@@ -96,25 +98,30 @@ static bool connected(struct soft_bridge *bridge)
 	return true;
 }
 
-/* The memory of both ends' windows. Both ends' clients map it write-combined, one of them by its own address. */
+/*
+ * The memory of both ends' windows. Both ends' clients map it write-combined, one of them by its own address. Where stores land later,
+ * what clients store into is behind it.
+ */
 static int map_windows(const struct soft_shape *shape, u64 base)
 {
 	int i;
-	u64 each = shape->windows * soft_stride(shape);
-
+	u64 each = soft_windows_len(shape);
 	/* The last allocation may reach beyond its window, too. */
-	pair->len = 2 * each + (shape->xlat_align ? shape->window_len : 0);
+	u64 shadows = 2 * each + (shape->xlat_align ? shape->window_len : 0);
+
+	pair->len = shadows + (shape->late_us ? 2 * each : 0);
 	if (!base || !IS_ALIGNED(base, shape->window_len))
 		return -EINVAL;
 	pair->memory = memremap(base, pair->len, MEMREMAP_WC);
 	if (!pair->memory)
 		return -ENOMEM;
+	pair->shadows = pair->memory + shadows;
 	for (i = 0; i < 2; i++) {
 		struct soft_bridge *bridge = &pair->end[i].bridge;
 
 		bridge->inbound = pair->memory + i * each;
 		bridge->inbound_base = base + i * each;
-		bridge->outbound_base = base + !i * each;
+		bridge->outbound_base = base + (shape->late_us ? shadows + i * each : !i * each);
 		bridge->own = &pair->registers[i];
 		bridge->peer = &pair->registers[!i];
 		bridge->notify = notify;
@@ -137,6 +144,12 @@ static int register_ends(const struct soft_shape *shape)
 			return -ENODEV;
 		soft_bridge_init(&pair->end[i].bridge, pci, shape);
 		soft_memory_attach(pci, &pair->end[i].bridge);
+	}
+	if (shape->late_us) {
+		pair->lander = soft_lander_start(&pair->end[0].bridge, &pair->end[1].bridge, pair->shadows, soft_windows_len(shape),
+						 shape->late_us);
+		if (!pair->lander)
+			return -ENOMEM;
 	}
 	for (i = 0; i < 2; i++) {
 		error = ntb_register_device(&pair->end[i].bridge.ntb);
@@ -182,6 +195,7 @@ void soft_pair_stop(void)
 		soft_memory_detach(pci);
 		pci_dev_put(pci);
 	}
+	soft_lander_stop(pair->lander);
 	for (i = 0; i < 2; i++)
 		irq_work_sync(&pair->end[i].interrupt);
 	if (pair->bus)

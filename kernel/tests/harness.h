@@ -108,6 +108,13 @@ void copies_are_over_when_the_owner_goes(void);
 void memory_that_is_gone_is_kept_for_its_copy(void);
 void engine_that_stands_still_is_given_up(void);
 void copies_that_the_engine_cannot_align_are_refused(void);
+/* late.c */
+void late_stores_land_later(void);
+void late_bytes_leave_those_beside_them(void);
+void late_stores_are_there_when_their_doorbell_is(void);
+void late_stores_land_in_their_order(void);
+void late_store_of_a_value_that_was_taken_lands_again(void);
+void late_stores_do_not_land_in_the_next_life(void);
 /* between.c */
 void stores_and_bells_reach_another_machine(void);
 void segments_end_when_the_other_machine_leaves(void);

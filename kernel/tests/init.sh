@@ -172,8 +172,58 @@ flapping() {
     rmmod ntb_soft
 }
 
+# Through ntb_tool's window of the first end: what is stored lands; while the link is down it reads all ones and what is stored is lost.
+ones() {
+    load ntb_tool && sleep 0.5 || return
+    set -- "$debug"/ntb_tool/*
+    out=$1/peer0/peer_mw0 in=$2/peer0/mw0
+    echo 1 >"$1/link" && echo 1 >"$2/link" && echo Y >"$1/peer0/link_event" && echo Y >"$2/peer0/link_event" || return
+    echo 0x1000 >"$2/peer0/mw_trans0" && echo 0x0:0x1000 >"$1/peer0/peer_mw_trans0" || return
+    seen abcdefgh abcdefgh abcdefgh || return
+    echo 0 >"$2/link" && echo N >"$1/peer0/link_event" || return
+    seen lostlost "$(printf '\377\377\377\377\377\377\377\377')" abcdefgh || return
+    echo 1 >"$2/link" && echo Y >"$1/peer0/link_event" && echo Y >"$2/peer0/link_event" || return
+    seen "" abcdefgh abcdefgh || return
+    # ntb_tool of 6.1 frees the files of windows that are in use twice when it is unloaded.
+    echo 0x0:0x0 >"$1/peer0/peer_mw_trans0" && echo 0 >"$2/peer0/mw_trans0" || return
+    rmmod ntb_tool
+}
+
+# Stores $1 through $out; behind that the window shows $2 and the peer's memory, $in, has $3.
+seen() {
+    if [ -n "$1" ]; then printf %s "$1" >"$out" || return; fi
+    sleep 0.3
+    [ "$(head -c 8 "$out")" = "$2" ] && [ "$(head -c 8 "$in")" = "$3" ] || { head -c 8 "$out" | hexdump -C; head -c 8 "$in" | hexdump -C; return 1; }
+}
+
+# Stores land late. With the kernel's own clients, the device, and two daemons whose streams an unmodified program uses.
+late() {
+    mount -t tmpfs none /run
+    load ntb
+    late="windows=1 window_len=0x100000 late_us=5000"
+    load_pair $late
+    load crosslane_ntb
+    segments late | grep -E '^(ok|FAILED) '
+    rmmod crosslane_ntb
+    test_that late_stock_pingpong pingpong
+    test_that late_windows_read_ones_while_the_link_is_down ones
+    rmmod ntb_soft
+    load_pair window_len=0x100000 late_us=5000
+    test_that late_stock_netdev netdev
+    rmmod ntb_soft
+    if [ -e /bin/crosslaned ]; then
+        load tun && load inet_diag && load tcp_diag
+        load_pair $late
+        delay_us=50000 hosts
+        test_that late_stores_join_daemons daemons
+        test_that late_stores_carry_streams iperf
+        test_that late_stores_see_no_violations no_violations
+    fi
+    test_that nothing_was_complained_of no_complaints
+}
+
 bad_parameters() {
-    for bad in xlat_align=4096 xlat_align=12288 xlat_align=0x800000 flap_ms=299; do
+    for bad in xlat_align=4096 xlat_align=12288 xlat_align=0x800000 flap_ms=299 late_us=99 late_us=100001; do
         if load_pair $bad; then echo "$bad was taken"; return 1; fi
     done
 }
@@ -261,6 +311,7 @@ name = "cable"
 kind = "ntb"
 cable = "/dev/crosslane$(($1 - 1))"
 side = "$2"
+delay_us = ${delay_us:-100}
 EOF
     nsenter -t "$3" -n ip link set lo up
     nsenter -t "$3" -n crosslaned --config /run/h$1.toml >/run/h$1.log 2>&1 &
@@ -345,6 +396,7 @@ streams_over_small_windows() {
 case $(cat /proc/cmdline) in
 *role=streams*) streams ;;
 *role=hard*) hard ;;
+*role=late*) late ;;
 *role=abuse*) abuse ;;
 *role=first*) between first ;;
 *role=second*) between second ;;

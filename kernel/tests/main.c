@@ -7,6 +7,7 @@
  *
  *   segments copies   on a pair, with the DMA engine dma_soft
  *   segments aligned  the same, with an engine that wants addresses aligned
+ *   segments late     on a pair whose stores land late
  *   segments flaps    on a pair whose link goes down by itself
  *   segments cycle    brings the link up, down and up once
  *   segments hold     prints a line when it maps segments of both ends, and stores there until it is killed
@@ -77,6 +78,21 @@ static const struct test copies[] = {
 
 static const struct test aligned[] = { TEST(copies_that_the_engine_cannot_align_are_refused) };
 static const struct test flaps[] = { TEST(lives_follow_the_flaps_of_a_link) };
+static const struct test late[] = {
+	TEST(late_stores_land_later),
+	TEST(late_bytes_leave_those_beside_them),
+	TEST(late_stores_are_there_when_their_doorbell_is),
+	TEST(late_stores_land_in_their_order),
+	TEST(late_store_of_a_value_that_was_taken_lands_again),
+	TEST(late_stores_do_not_land_in_the_next_life),
+	TEST(doorbells_come_masked_and_unmasked),
+	TEST(bell_wakes_its_sleeper_and_nobody_else),
+	TEST(bell_of_a_waker_that_was_dropped_wakes_nobody),
+	TEST(flood_of_bells_loses_none),
+	TEST(bells_end_with_the_links_life),
+	TEST(owner_that_is_killed_leaves_nothing),
+};
+
 static const struct test cycle[] = { TEST(link_goes_down_and_comes_up) };
 static const struct test first[] = { TEST(stores_and_bells_reach_another_machine) };
 static const struct test second[] = { TEST(segments_end_when_the_other_machine_leaves) };
@@ -133,6 +149,8 @@ int main(int argc, char **argv)
 		RUN(copies, 1);
 	else if (argc > 1 && !strcmp(argv[1], "aligned"))
 		RUN(aligned, 1);
+	else if (argc > 1 && !strcmp(argv[1], "late"))
+		RUN(late, 1);
 	else if (argc > 1 && !strcmp(argv[1], "flaps"))
 		RUN(flaps, 0);
 	else if (argc > 1 && !strcmp(argv[1], "cycle"))

@@ -195,6 +195,17 @@ mod tests {
     }
 
     #[test]
+    fn bridges_say_how_long_a_store_is_under_way() {
+        let kind = |more: &str| {
+            let port =
+                "host = 2\n[[port]]\nname = \"p\"\nkind = \"ntb\"\ncable = \"/dev/crosslane0\"\nside = \"a\"\n";
+            Config::parse(&format!("{port}{more}")).unwrap().ports[0].kind
+        };
+        assert_eq!(kind(""), PortKind::Ntb { posted_ns: 100_000 });
+        assert_eq!(kind("delay_us = 20000"), PortKind::Ntb { posted_ns: 20_000_000 });
+    }
+
+    #[test]
     fn inside_is_soft_or_posted() {
         let inside = |text: &str| Config::parse(&format!("host = 1\n{text}")).map(|config| config.inside);
         assert_eq!(inside("").unwrap(), PortKind::Soft);
@@ -204,7 +215,7 @@ mod tests {
             inside("[inside]\nkind = \"ntb\"").unwrap_err().to_string().contains("`ntb` joins two hosts")
         );
         let error = inside("[inside]\ndelay_us = 3").unwrap_err().to_string();
-        assert_eq!(error, "inside: delay_us: only kind `posted` has this key");
+        assert_eq!(error, "inside: delay_us: kind `soft` does not have this key");
     }
 
     #[test]
@@ -251,8 +262,10 @@ mod tests {
             (&format!("host = 1\n{port}window = \"892K\""), "window"),
             (&format!("host = 1\n{port}mode = \"9\""), "mode"),
             (&format!("host = 1\n{port}kind = \"dolphin\""), "`soft`, `posted` and `ntb`"),
-            (&format!("host = 1\n{port}delay_us = 5"), "delay_us: only kind `posted`"),
-            (&format!("host = 1\n{port}combine = true"), "combine: only kind `posted`"),
+            (&format!("host = 1\n{port}delay_us = 5"), "delay_us: kind `soft`"),
+            (&format!("host = 1\n{port}combine = true"), "combine: kind `soft`"),
+            (&format!("host = 1\n{port}kind = \"ntb\"\nseed = 1"), "seed: kind `ntb`"),
+            (&format!("host = 1\n{port}kind = \"ntb\"\ndelay_us = 100001"), "100000"),
             (&format!("host = 1\n{port}kind = \"posted\"\ndelay_us = [2, 1]"), "delay_us"),
             (&format!("host = 1\n{port}kind = \"posted\"\ndelay_us = 100001"), "100000"),
             (&format!("host = 1\n{port}kind = \"posted\"\ndelay_us = [-1, 1]"), "delay_us"),

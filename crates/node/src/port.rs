@@ -14,14 +14,17 @@ pub enum PortKind {
     /// The same, with stores that land later.
     Posted(Stores),
     /// A bridge, by the kernel module.
-    Ntb,
+    Ntb {
+        /// How long a posted store may be under way, ns.
+        posted_ns: u32,
+    },
 }
 
 impl PortKind {
     /// How its stores go, if they land later.
     pub fn stores(self) -> Option<Stores> {
         match self {
-            Self::Soft | Self::Ntb => None,
+            Self::Soft | Self::Ntb { .. } => None,
             Self::Posted(stores) => Some(stores),
         }
     }
@@ -31,7 +34,7 @@ impl PortKind {
         match self {
             Self::Soft => "soft",
             Self::Posted(_) => "posted",
-            Self::Ntb => "ntb",
+            Self::Ntb { .. } => "ntb",
         }
     }
 }
@@ -70,9 +73,9 @@ pub fn open(config: &PortConfig) -> Result<Box<Mapped>, PortError> {
         (PortKind::Posted(stores), false) => {
             Ok(Box::new(PostedPort::connect(PostedConfig { soft, stores })?))
         }
-        (PortKind::Ntb, _) => {
-            let config = KernelConfig { path: config.cable.clone(), window_bytes: config.window };
-            Ok(Box::new(KernelPort::open(&config)?))
+        (PortKind::Ntb { posted_ns }, _) => {
+            let (path, window_bytes) = (config.cable.clone(), config.window);
+            Ok(Box::new(KernelPort::open(&KernelConfig { path, window_bytes, posted_ns })?))
         }
     }
 }

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 const FRAMES: u64 = 1 << 63;
 /// The module's scratchpad that says that the writer's lane has memory.
 const LANE_PAD: u32 = 31;
-/// How long a carve waits for what the peer has announced or must release.
+/// How long a carve waits for what the peer has announced or must release, beside what stores may be under way.
 const ANNOUNCE_TIMEOUT: Duration = Duration::from_millis(20);
 /// How long the link stays off after the peer broke the rules.
 const PENANCE: Duration = Duration::from_millis(100);
@@ -36,8 +36,8 @@ const MAX_QUEUED: usize = 4 * MAX_SEGMENTS;
 /// Most events, and most frames, that one look at the device takes: a neighbour that rings and stores without end keeps nobody.
 const EVENTS_AT_ONCE: usize = 64;
 const FRAMES_AT_ONCE: usize = 1024;
-/// How long a posted store may be under way, ns: many times what a switch or two take.
-const POSTED_NS: u32 = 100_000;
+/// How long a posted store may be under way if nobody knows better, ns: many times what a switch or two take.
+pub const POSTED_NS: u32 = 100_000;
 
 /// Which bridge, and how much memory of this host its peer may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,8 @@ pub struct KernelConfig {
     pub path: PathBuf,
     /// Memory behind each window, bytes, whole pages; less where the bridge's windows are shorter. It is allocated when the link comes up.
     pub window_bytes: u64,
+    /// How long a posted store may be under way, ns: what ends of a connection wait for, beside a life's end.
+    pub posted_ns: u32,
 }
 
 /// A port of the kernel module.
@@ -55,6 +57,7 @@ pub struct KernelPort {
     poller: OwnedFd,
     attention: OwnedFd,
     window_bytes: u64,
+    posted_ns: u32,
     own: Vec<Translation<()>>,
     /// Ranges that were freed, and that the peer has not released.
     quarantine: BTreeSet<(usize, u64, u64)>,
@@ -109,6 +112,7 @@ impl KernelPort {
             poller,
             attention,
             window_bytes,
+            posted_ns: config.posted_ns,
             own: (0..windows).map(|_| Translation::new(0)).collect(),
             quarantine: BTreeSet::new(),
             life: None,
@@ -173,7 +177,7 @@ impl KernelPort {
         let range = SegmentRange { offset: 0, len: LANE };
         let carve = |side| {
             let fd = self.device.carve(side, 0, 0, LANE).map_err(PortError::system("carve the lane"))?;
-            Ok::<_, PortError>(segment(fd, side, range))
+            Ok::<_, PortError>(self.segment(fd, side, range))
         };
         let (inbound, outbound) = (carve(Side::Inbound)?, carve(Side::Outbound)?);
         Ok(Lane::new(Inbound::map(&inbound)?, Outbound::map(&outbound)?))
@@ -298,10 +302,16 @@ impl KernelPort {
     fn carve(&self, side: Side, window: usize, range: SegmentRange) -> Result<Segment, PortError> {
         let fd = self.device.carve(side, number(window), range.offset + lane_len(window), range.len);
         match fd {
-            Ok(fd) => Ok(segment(fd, side, range)),
+            Ok(fd) => Ok(self.segment(fd, side, range)),
             Err(Errno::NOTCONN) => Err(PortError::Down),
             Err(errno) => Err(PortError::system("carve a segment")(errno)),
         }
+    }
+
+    fn segment(&self, fd: OwnedFd, side: Side, range: SegmentRange) -> Segment {
+        let caching = if side == Side::Outbound { Caching::WriteCombining } else { Caching::WriteBack };
+        let (memory, len, posted_ns) = (MemoryKind::Device, range.len, self.posted_ns);
+        Segment { fd, info: SegmentInfo { offset: 0, len, memory, caching, posted_ns, lossy: true } }
     }
 
     /// Sends a frame, now or when there is room.
@@ -333,7 +343,8 @@ impl KernelPort {
 
     /// Waits until `look` finds something, or the peer has had time to say it.
     fn wait_for<T>(&mut self, look: impl Fn(&Self) -> Option<T>) -> Result<T, PortError> {
-        let deadline = Instant::now() + ANNOUNCE_TIMEOUT;
+        let under_way = Duration::from_nanos(self.posted_ns.into());
+        let deadline = Instant::now() + ANNOUNCE_TIMEOUT + 2 * under_way;
         loop {
             self.pump();
             // What is waited for was stored before what made the caller look; the doorbell behind it may be late.
@@ -372,7 +383,7 @@ impl Port for KernelPort {
             doorbells: DOORBELLS,
             descriptors: true,
             caching: Caching::WriteCombining,
-            posted_ns: POSTED_NS,
+            posted_ns: self.posted_ns,
             lossy: true,
         }
     }
@@ -558,12 +569,6 @@ impl Port for KernelPort {
             bell => Ok(bell.ok()),
         }
     }
-}
-
-fn segment(fd: OwnedFd, side: Side, range: SegmentRange) -> Segment {
-    let caching = if side == Side::Outbound { Caching::WriteCombining } else { Caching::WriteBack };
-    let (memory, len) = (MemoryKind::Device, range.len);
-    Segment { fd, info: SegmentInfo { offset: 0, len, memory, caching, posted_ns: POSTED_NS, lossy: true } }
 }
 
 /// Bytes at a window's start that are not the daemon's.

@@ -3,7 +3,7 @@
 
 use crosslane_ntb::{Device, Side};
 use crosslane_port::conformance::{self, Cable};
-use crosslane_port::kernel::{KernelConfig, KernelPort};
+use crosslane_port::kernel::{KernelConfig, KernelPort, POSTED_NS};
 use std::path::Path;
 
 /// Memory behind each window, bytes.
@@ -16,7 +16,8 @@ struct Bridges {
 }
 
 fn plug(side: usize) -> KernelPort {
-    KernelPort::open(&KernelConfig { path: DEVICES[side].into(), window_bytes: WINDOW }).unwrap()
+    let config = KernelConfig { path: DEVICES[side].into(), window_bytes: WINDOW, posted_ns: POSTED_NS };
+    KernelPort::open(&config).unwrap()
 }
 
 impl Cable for Bridges {

@@ -3,6 +3,7 @@
 use super::check::{check_socket, parse_size, value};
 use super::{ConfigError, WINDOW_MAX, WINDOW_MIN};
 use crate::port::{PortConfig, PortKind};
+use crosslane_port::kernel::POSTED_NS;
 use crosslane_port::posted::{DELAY_MAX, Stores};
 use crosslane_wire::segment::PAGE;
 use serde::Deserialize;
@@ -103,8 +104,8 @@ impl RawKind {
     /// `of`: the name of the port, for errors.
     pub(super) fn check(&self, of: &str) -> Result<PortKind, ConfigError> {
         match self.kind.as_str() {
-            "soft" => self.check_unqueued(of, PortKind::Soft),
-            "ntb" => self.check_unqueued(of, PortKind::Ntb),
+            "soft" => self.check_unqueued(of, self.delay_us).map(|()| PortKind::Soft),
+            "ntb" => self.check_bridge(of),
             "posted" => self.check_posted(of),
             other => {
                 let text = format!("`{other}` is not known; this release has `soft`, `posted` and `ntb`");
@@ -116,25 +117,32 @@ impl RawKind {
     /// As [`Self::check`], of what joins programs of one host.
     pub(super) fn check_inside(&self) -> Result<PortKind, ConfigError> {
         match self.check("inside")? {
-            PortKind::Ntb => {
+            PortKind::Ntb { .. } => {
                 Err(value("inside: kind", "`ntb` joins two hosts; `soft` or `posted`".to_owned()))
             }
             kind => Ok(kind),
         }
     }
 
-    fn check_unqueued(&self, of: &str, kind: PortKind) -> Result<PortKind, ConfigError> {
-        let given = [
-            ("delay_us", self.delay_us.is_some()),
-            ("seed", self.seed.is_some()),
-            ("combine", self.combine.is_some()),
-        ];
+    /// That no key is given that only posted ports have.
+    fn check_unqueued(&self, of: &str, delay: Option<Delay>) -> Result<(), ConfigError> {
+        let given =
+            [("delay_us", delay.is_some()), ("seed", self.seed.is_some()), ("combine", self.combine.is_some())];
         match given.into_iter().find(|(_, given)| *given) {
             Some((name, _)) => {
-                Err(value(&format!("{of}: {name}"), "only kind `posted` has this key".to_owned()))
+                Err(value(&format!("{of}: {name}"), format!("kind `{}` does not have this key", self.kind)))
             }
-            None => Ok(kind),
+            None => Ok(()),
         }
+    }
+
+    fn check_bridge(&self, of: &str) -> Result<PortKind, ConfigError> {
+        self.check_unqueued(of, None)?;
+        let posted_ns = match self.delay_us {
+            None => POSTED_NS,
+            Some(delay) => Self::check_delay(of, delay)?.1,
+        };
+        Ok(PortKind::Ntb { posted_ns })
     }
 
     fn check_posted(&self, of: &str) -> Result<PortKind, ConfigError> {
