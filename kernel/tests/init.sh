@@ -200,7 +200,11 @@ seen() {
 late() {
     mount -t tmpfs none /run
     load ntb
-    late="windows=1 window_len=0x100000 late_us=5000"
+    late="window_len=0x100000 late_us=5000"
+    load_pair late_us=20000
+    load crosslane_ntb
+    test_that late_kernel_port_passes_the_conformance_suite kernel-port --nocapture
+    rmmod crosslane_ntb && rmmod ntb_soft
     load_pair $late
     load crosslane_ntb
     segments late | grep -E '^(ok|FAILED) '
@@ -208,7 +212,7 @@ late() {
     test_that late_stock_pingpong pingpong
     test_that late_windows_read_ones_while_the_link_is_down ones
     rmmod ntb_soft
-    load_pair window_len=0x100000 late_us=5000
+    load_pair $late
     test_that late_stock_netdev netdev
     rmmod ntb_soft
     if [ -e /bin/crosslaned ]; then

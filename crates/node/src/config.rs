@@ -197,8 +197,7 @@ mod tests {
     #[test]
     fn bridges_say_how_long_a_store_is_under_way() {
         let kind = |more: &str| {
-            let port =
-                "host = 2\n[[port]]\nname = \"p\"\nkind = \"ntb\"\ncable = \"/dev/crosslane0\"\nside = \"a\"\n";
+            let port = "host = 2\n[[port]]\nname = \"p\"\nkind = \"ntb\"\ncable = \"/dev/crosslane0\"\nside = \"a\"\n";
             Config::parse(&format!("{port}{more}")).unwrap().ports[0].kind
         };
         assert_eq!(kind(""), PortKind::Ntb { posted_ns: 100_000 });

@@ -5,10 +5,17 @@ use crosslane_ntb::{Device, Side};
 use crosslane_port::conformance::{self, Cable};
 use crosslane_port::kernel::{KernelConfig, KernelPort, POSTED_NS};
 use std::path::Path;
+use std::time::Duration;
 
 /// Memory behind each window, bytes.
 const WINDOW: u64 = 3 << 20;
 const DEVICES: [&str; 2] = ["/dev/crosslane0", "/dev/crosslane1"];
+
+/// How long a store is under way at most, us, where the bridges have stores land late.
+fn late_us() -> Option<u32> {
+    let text = std::fs::read_to_string("/sys/module/ntb_soft/parameters/late_us").ok()?;
+    text.trim().parse().ok().filter(|late| *late > 0)
+}
 
 struct Bridges {
     a: KernelPort,
@@ -16,7 +23,8 @@ struct Bridges {
 }
 
 fn plug(side: usize) -> KernelPort {
-    let config = KernelConfig { path: DEVICES[side].into(), window_bytes: WINDOW, posted_ns: POSTED_NS };
+    let posted_ns = late_us().map_or(POSTED_NS, |late| 4000 * late);
+    let config = KernelConfig { path: DEVICES[side].into(), window_bytes: WINDOW, posted_ns };
     KernelPort::open(&config).unwrap()
 }
 
@@ -32,7 +40,8 @@ impl Cable for Bridges {
     }
 
     fn pass(&mut self) {
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        let late = late_us().unwrap_or(0).into();
+        std::thread::sleep(Duration::from_millis(2) + 2 * Duration::from_micros(late));
     }
 
     fn kill_b(&mut self) {
@@ -50,7 +59,7 @@ impl Cable for Bridges {
         device.translate(0, 1 << 20).unwrap();
         device.link(true).unwrap();
         while device.event().unwrap() != Some(crosslane_ntb::Event::Up) {
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1));
         }
         let info = *device.info();
         for window in 0..info.windows {

@@ -126,8 +126,11 @@ impl RawKind {
 
     /// That no key is given that only posted ports have.
     fn check_unqueued(&self, of: &str, delay: Option<Delay>) -> Result<(), ConfigError> {
-        let given =
-            [("delay_us", delay.is_some()), ("seed", self.seed.is_some()), ("combine", self.combine.is_some())];
+        let given = [
+            ("delay_us", delay.is_some()),
+            ("seed", self.seed.is_some()),
+            ("combine", self.combine.is_some()),
+        ];
         match given.into_iter().find(|(_, given)| *given) {
             Some((name, _)) => {
                 Err(value(&format!("{of}: {name}"), format!("kind `{}` does not have this key", self.kind)))
