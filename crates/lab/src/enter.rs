@@ -113,6 +113,7 @@ fn program_of(entry: &Entry, host: &HostState) -> Result<Program, LabError> {
             .map(|(name, value)| (name.into_vec(), value.into_vec()))
             .collect(),
         folder: folder.into_os_string().into_vec(),
+        terminal: None,
     })
 }
 

@@ -75,6 +75,35 @@ fn programs_run_inside(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// `text` as one word of a shell.
+fn quoted(text: &std::ffi::OsStr) -> String {
+    format!("'{}'", text.to_string_lossy().replace('\'', "'\\''"))
+}
+
+/// A program whose client has a terminal has one, too, of its size, also when that changes.
+fn programs_have_a_terminal(lab: &Lab) -> Result<()> {
+    const INSIDE: &str = "trap 'stty size; exit 5' WINCH; test -t 0 && test -t 1 && test -t 2 && stty size; tty; \
+                          read line; echo got $line; while :; do sleep 0.2; done";
+    let inside = program(lab, "h2", &["sh", "-c", INSIDE])?;
+    let words: Vec<_> = [inside.get_program()].into_iter().chain(inside.get_args()).map(quoted).collect();
+    // Again and again, until the program is there to hear it.
+    let outside = format!(
+        "stty rows 33 cols 77; (while sleep 1 && stty rows 44 cols 55 && stty rows 33 cols 78; do :; done) & exec {}",
+        words.join(" ")
+    );
+    let mut script = std::process::Command::new("script");
+    script.args(["-qefc", &outside, "/dev/null"]);
+    let mut script = Program::start_with(&mut script, b"typed\n")?;
+    let status = script.wait(PATIENCE)?;
+    let output = String::from_utf8_lossy(&script.output()).into_owned();
+    ensure!(status.code() == Some(5), "{status}: {output}");
+    for part in ["/dev/pts/", "got typed\r\n"] {
+        ensure!(output.contains(part), "no `{part}` in: {output}");
+    }
+    ensure!(output.contains("33 7") || output.contains("44 55"), "no size in: {output}");
+    Ok(())
+}
+
 /// A program whose client outside is killed ends, as one in a namespace does.
 fn programs_end_with_their_client(lab: &Lab) -> Result<()> {
     let mut sleeper = Program::start(&mut program(lab, "h1", &["sh", "-c", "echo here; sleep 8642"])?)?;
@@ -198,6 +227,7 @@ fn machines_in_a_ring_survive_a_cut_and_a_reset() -> Result<()> {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(mut lab) = up()? else { return Ok(()) };
     programs_run_inside(&lab).context("programs")?;
+    programs_have_a_terminal(&lab).context("a terminal")?;
     programs_end_with_their_client(&lab).context("a killed client")?;
     redis_keeps_a_value(&lab).context("redis")?;
     iperf3_goes_on_through_a_cut(&mut lab).context("a cut")?;

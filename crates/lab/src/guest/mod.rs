@@ -1,6 +1,7 @@
 //! The inside of a machine: its first process, the daemon, and programs for clients outside.
 
 mod daemon;
+mod program;
 mod session;
 
 use crate::folder::Folder;

@@ -1,16 +1,16 @@
 //! One request of a client, inside the machine.
 
 use super::daemon::Daemon;
+use super::program::{Started, start};
 use crate::machine::frame::{Frames, Kind, LONGEST, MARK, frame};
-use crate::machine::{Ask, Program, text};
+use crate::machine::{Ask, Program, Size, text};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::time::Timespec;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -111,8 +111,8 @@ pub(super) fn serve(port: &File, daemon: &Daemon) -> io::Result<()> {
 
 /// Runs a program to its end, or until its client is gone, which kills it.
 fn run(client: &Client, frames: Frames<File>, program: &Program) -> io::Result<Frames<File>> {
-    let mut child = match start(program) {
-        Ok(child) => child,
+    let Started { mut child, input, output, error, terminal } = match start(program) {
+        Ok(started) => started,
         Err(error) => {
             let code = if error.kind() == ErrorKind::NotFound { 127 } else { 126 };
             let name = program.command.first().map(|name| text(name)).unwrap_or_default();
@@ -121,16 +121,16 @@ fn run(client: &Client, frames: Frames<File>, program: &Program) -> io::Result<F
         }
     };
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let (to_input, input) = channel();
-    let (stdin, ended) = (child.stdin.take(), Arc::new(AtomicBool::new(false)));
+    let (to_input, inputs) = channel();
+    let ended = Arc::new(AtomicBool::new(false));
     let of_input = client.clone();
-    thread::spawn(move || feed(stdin, &input, &of_input));
-    let pumps = [
-        pump(child.stdout.take(), Kind::Output, client, &ended),
-        pump(child.stderr.take(), Kind::Error, client, &ended),
-    ];
+    thread::spawn(move || feed(input, &inputs, &of_input));
+    let pumps = [pump(Some(output), Kind::Output, client, &ended), pump(error, Kind::Error, client, &ended)];
     let (of_frames, over) = (client.clone(), ended.clone());
-    let listener = thread::spawn(move || listen(frames, &to_input, (group, &over), &of_frames));
+    let listener = thread::spawn(move || {
+        let target = Target { group, ended: &over, terminal };
+        listen(frames, &to_input, &target, &of_frames)
+    });
     let status = child.wait();
     ended.store(true, Ordering::Release);
     for pump in pumps {
@@ -143,46 +143,51 @@ fn run(client: &Client, frames: Frames<File>, program: &Program) -> io::Result<F
     listener.join().unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")))
 }
 
-fn start(program: &Program) -> io::Result<Child> {
-    let (name, arguments) = program.command.split_first().ok_or(ErrorKind::InvalidInput)?;
-    let environment = program.environment.iter().map(|(name, value)| (text(name), text(value)));
-    Command::new(text(name))
-        .args(arguments.iter().map(|argument| text(argument)))
-        .env_clear()
-        .envs(environment)
-        .current_dir(text(&program.folder))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()
+/// Whom a client's frames are for, beside input.
+struct Target<'a> {
+    group: Option<Pid>,
+    /// Behind its end its number may be another group's.
+    ended: &'a AtomicBool,
+    terminal: Option<File>,
+}
+
+impl Target<'_> {
+    /// It may have ended just now.
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = self.group.filter(|_| !self.ended.load(Ordering::Acquire)) {
+            let _ = kill_process_group(group, signal);
+        }
+    }
+
+    fn resize(&self, size: Size) {
+        if let Some(terminal) = &self.terminal {
+            let _ = size.give(terminal);
+        }
+    }
 }
 
 /// Takes the client's frames until it is gone: kills the program then. What a program that has ended left behind lives on, as outside.
 fn listen(
     mut frames: Frames<File>,
     input: &Sender<Vec<u8>>,
-    (group, ended): (Option<Pid>, &AtomicBool),
+    target: &Target<'_>,
     client: &Client,
 ) -> io::Result<Frames<File>> {
-    // Behind its end its number may be another group's.
-    let signal = |signal| {
-        group.filter(|_| !ended.load(Ordering::Acquire)).map(|group| kill_process_group(group, signal))
-    };
     loop {
         match frames.next() {
             // Nobody feeds a program that has closed its input.
             Ok(Some((Kind::Input, bytes))) => drop(input.send(bytes)),
             Ok(Some((Kind::Signal, number))) => {
                 let number = number.first().and_then(|&number| Signal::from_named_raw(number.into()));
-                // It may have ended just now.
-                let _ = number.and_then(signal);
+                number.into_iter().for_each(|signal| target.signal(signal));
+            }
+            Ok(Some((Kind::Resized, size))) => {
+                Size::from_bytes(&size).into_iter().for_each(|size| target.resize(size))
             }
             Ok(Some(_)) => {}
             Ok(None) | Err(_) => {
                 client.gone.store(true, Ordering::Release);
-                // All of its group may have ended.
-                let _ = signal(Signal::KILL);
+                target.signal(Signal::KILL);
                 return Ok(frames);
             }
         }
@@ -190,20 +195,18 @@ fn listen(
 }
 
 /// Writes what comes to the program's input, asking for each part.
-fn feed(mut stdin: Option<ChildStdin>, input: &Receiver<Vec<u8>>, client: &Client) {
+fn feed(mut to: File, input: &Receiver<Vec<u8>>, client: &Client) {
     while client.send(Kind::Wanted, &[]).is_ok() {
         let Ok(bytes) = input.recv() else { break };
-        let written = stdin.as_mut().is_some_and(|stdin| stdin.write_all(&bytes).is_ok());
-        if bytes.is_empty() || !written {
+        if bytes.is_empty() || to.write_all(&bytes).is_err() {
             break;
         }
     }
-    drop(stdin.take());
 }
 
 /// Sends what the program writes, also what it wrote before it ended; what programs that it left behind write later is not waited for.
-fn pump<R: Read + AsFd + Send + 'static>(
-    pipe: Option<R>,
+fn pump(
+    pipe: Option<File>,
     kind: Kind,
     client: &Client,
     ended: &Arc<AtomicBool>,

@@ -1,11 +1,12 @@
 //! The outside of a machine: a program in it that looks as if it ran here, and requests to its agent.
 
 use super::frame::{Frames, Kind, LONGEST, MARK, frame};
-use super::{Ask, PORTS, Program, qemu};
+use super::terminal::{self, Raw};
+use super::{Ask, PORTS, Program, Size, qemu};
 use crate::LabError;
 use crate::state::HostState;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -114,15 +115,18 @@ fn refusal(content: &[u8]) -> (u8, String) {
         .map_or((125, String::new()), |(code, why)| (*code, String::from_utf8_lossy(why).into_owned()))
 }
 
-/// Runs a program in a machine, with the standard streams and signals of this process; its exit code, 128 more than the signal if one ended
-/// it.
+/// Runs a program in a machine, with the standard streams, the terminal and the signals of this process; its exit code, 128 more than the
+/// signal if one ended it.
 ///
 /// # Errors
 /// As [`ask`], with the exit code for it.
-pub(crate) fn run(folder: &Path, host: &HostState, program: Program) -> Result<u8, (LabError, u8)> {
+pub(crate) fn run(folder: &Path, host: &HostState, mut program: Program) -> Result<u8, (LabError, u8)> {
+    program.terminal = terminal::own();
+    let has_terminal = program.terminal.is_some();
     let connection = Connection::ask(folder, host, &Ask::Run(program)).map_err(|error| (error, 125))?;
     let Connection { mut frames, _lock } = connection;
     let port = |error| (no_answer(folder, host, &error), 125);
+    let _raw = has_terminal.then(Raw::enter).transpose().map_err(port)?;
     let (writer, wanted) = writer(frames.port().map_err(port)?.into()).map_err(port)?;
     loop {
         let written = match frames.next().map_err(port)? {
@@ -154,15 +158,20 @@ fn write(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
 fn writer(port: UnixStream) -> io::Result<(Sender<Vec<u8>>, Sender<()>)> {
     let (to_send, frames) = channel::<Vec<u8>>();
     let (wanted, wants) = channel();
-    let mut signals = signal_hook::iterator::Signals::new(SIGNALS)?;
+    let mut signals = signal_hook::iterator::Signals::new(SIGNALS.iter().chain(&[SIGWINCH]))?;
     let (of_signals, of_input) = (to_send.clone(), to_send.clone());
     // They end with this process.
     thread::spawn(move || send_all(port, &frames));
     thread::spawn(move || read_input(&wants, &of_input));
     thread::spawn(move || {
         for signal in &mut signals {
-            let number = u8::try_from(signal).unwrap_or(0);
-            if of_signals.send(frame(Kind::Signal, &[number])).is_err() {
+            let frame = if signal == SIGWINCH {
+                let Ok(size) = Size::of(io::stdin()) else { continue };
+                frame(Kind::Resized, &size.bytes())
+            } else {
+                frame(Kind::Signal, &[u8::try_from(signal).unwrap_or(0)])
+            };
+            if of_signals.send(frame).is_err() {
                 break;
             }
         }

@@ -40,12 +40,14 @@ pub(crate) enum Kind {
     Ended = 7,
     /// Machine: the request was refused; code (one byte) and reason.
     Refused = 8,
+    /// Client: its terminal has another size, [`super::Size`].
+    Resized = 9,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Self> {
-        use Kind::{Ended, Error, Input, Output, Refused, Request, Signal, Wanted};
-        [Request, Input, Signal, Wanted, Output, Error, Ended, Refused]
+        use Kind::{Ended, Error, Input, Output, Refused, Request, Resized, Signal, Wanted};
+        [Request, Input, Signal, Wanted, Output, Error, Ended, Refused, Resized]
             .into_iter()
             .find(|kind| *kind as u8 == byte)
     }
