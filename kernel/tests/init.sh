@@ -74,6 +74,21 @@ between() {
     rmmod crosslane_ntb
     test_that "stock_pingpong_of_the_$1" pingpong
     test_that "stock_netdev_of_the_$1" netdev_between "$1"
+    test_that "flapping_pingpong_of_the_$1" flapping_between
+}
+
+# A link that goes down by itself at both ends, and trains again, while the two machines ring each other.
+flapping_between() {
+    rmmod ntb_soft && load ntb_soft window_len=0x100000 flap_ms=700 flaps=5 && load ntb_pingpong delay_ms=10 || return
+    count=0
+    for _ in $(seq 60); do
+        count=$(cat "$debug"/ntb_pingpong/*/count)
+        [ "$count" -gt 100 ] && break
+        sleep 0.5
+    done
+    # Long enough for the other machine.
+    sleep 5
+    rmmod ntb_pingpong && [ "$count" -gt 100 ] || { echo "$count times"; return 1; }
 }
 
 # ntb_transport needs more scratchpads than 4.
