@@ -88,7 +88,7 @@ fn programs_have_a_terminal(lab: &Lab) -> Result<()> {
     let words: Vec<_> = [inside.get_program()].into_iter().chain(inside.get_args()).map(quoted).collect();
     // Again and again, until the program is there to hear it.
     let outside = format!(
-        "stty rows 33 cols 77; (while sleep 1 && stty rows 44 cols 55 && stty rows 33 cols 78; do :; done) & exec {}",
+        "stty rows 33 cols 77; (while sleep 1 && stty rows 44 cols 55 && stty rows 33 cols 78; do :; done) </dev/tty & exec {}",
         words.join(" ")
     );
     let mut script = std::process::Command::new("script");
