@@ -9,6 +9,7 @@ use std::path::Path;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("malloc", &[]),
     ("wire", &[]),
+    ("pcie", &[]),
     ("status", &["wire"]),
     ("doctor", &["status"]),
     ("passing", &[]),

@@ -1,0 +1,86 @@
+//! One direction of a cable, packet by packet.
+
+use crate::limits::{Limits, MILLION};
+use crate::{Cable, wire_bytes};
+use fastrand::Rng;
+use std::collections::VecDeque;
+
+/// What became of a packet. Times since the start of the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// When its first byte was on the wire, of the time that it arrived whole.
+    pub started: u64,
+    /// When it was in the far memory.
+    pub landed: u64,
+}
+
+/// One direction of a cable. Packets go one after the other, and land in their order.
+#[derive(Debug)]
+pub struct Direction {
+    cable: Cable,
+    dice: Rng,
+    /// When the wire is free.
+    free: u64,
+    /// Packets in the far end's buffer, or on the way there: when their credit is back, and their payloads.
+    held: VecDeque<(u64, u64)>,
+    held_bytes: u64,
+    /// Acknowledgements that the other direction's packets have caused and that were not sent, millionths of a byte.
+    owed: u64,
+}
+
+impl Direction {
+    /// Of this cable, with nothing on it; `seed`: of its bit errors.
+    pub fn new(cable: Cable, seed: u64) -> Self {
+        let dice = Rng::with_seed(seed);
+        Self { cable, dice, free: 0, held: VecDeque::new(), held_bytes: 0, owed: 0 }
+    }
+
+    /// The cable.
+    pub fn cable(&self) -> &Cable {
+        &self.cable
+    }
+
+    /// When the wire is free for another packet, if there are credits.
+    pub fn free_at(&self) -> u64 {
+        self.free
+    }
+
+    /// Sends a packet that is at the link at `ready`.
+    pub fn send(&mut self, ready: u64, payload: u64) -> Sent {
+        let limits = Limits(&self.cable);
+        let on_wire = limits.on_wire(wire_bytes(self.cable.generation, payload));
+        let (round, behind, loss) = (limits.round(on_wire), limits.behind_wire(), limits.loss(payload));
+        let mut started = self.wait_for_credit(ready.max(self.free), payload);
+        // The far end asks for it again, and for all behind it.
+        while loss > 0.0 && self.dice.f64() < loss {
+            started += round;
+        }
+        self.free = started + on_wire;
+        self.held.push_back((started + round, payload));
+        self.held_bytes += payload;
+        Sent { started, landed: self.free + behind }
+    }
+
+    /// The time from `ready` on at which the far end has room.
+    fn wait_for_credit(&mut self, mut ready: u64, payload: u64) -> u64 {
+        while let Some(&(back, bytes)) = self.held.front() {
+            let full = self.held.len() >= self.cable.credit_packets as usize
+                || self.held_bytes + payload > self.cable.credit_bytes;
+            if back > ready && !full {
+                break;
+            }
+            ready = ready.max(back);
+            self.held.pop_front();
+            self.held_bytes -= bytes;
+        }
+        ready
+    }
+
+    /// Takes the time of acknowledgements and credits that `payload` bytes of the other direction ask for.
+    pub fn acknowledge(&mut self, payload: u64) {
+        let limits = Limits(&self.cable);
+        self.owed += limits.acknowledgements() * wire_bytes(self.cable.generation, payload);
+        self.free += limits.on_wire(self.owed / MILLION);
+        self.owed %= MILLION;
+    }
+}

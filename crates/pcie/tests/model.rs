@@ -1,0 +1,150 @@
+//! The packets of the model against the formulas, and against the studies' figures.
+
+use crosslane_pcie::{Cable, Direction, Generation, Limits, SECOND, Writer};
+
+const LANES: [u8; 6] = [1, 2, 4, 8, 12, 16];
+const DMA: Writer = Writer::Dma { buffer: 1 << 20 };
+
+/// Bytes a second of a writer that never stops, by sending `count` packets.
+fn saturated(cable: &Cable, count: u64) -> f64 {
+    let payload = cable.writer.payload(cable);
+    let mut direction = Direction::new(cable.clone(), 1);
+    let mut ready = 0;
+    let mut last = 0;
+    let mut first = 0;
+    for number in 0..count {
+        let sent = direction.send(ready, payload);
+        ready += cable.writer.gap();
+        last = sent.landed;
+        // What is before the buffers are full is not steady.
+        if number == count / 10 {
+            first = sent.landed;
+        }
+    }
+    (count - count / 10 - 1) as f64 * payload as f64 * SECOND as f64 / (last - first) as f64
+}
+
+fn near(ours: f64, formula: f64) -> bool {
+    (ours / formula - 1.0).abs() < 0.01
+}
+
+#[test]
+fn saturated_links_are_within_a_percent_of_the_formula() {
+    for generation in Generation::ALL {
+        for lanes in LANES {
+            for mps in [128, 256, 512, 1024, 2048, 4096] {
+                for writer in [Writer::Stores, DMA] {
+                    let cable = Cable { mps, writer, ..Cable::new(generation, lanes) };
+                    let (ours, formula) = (saturated(&cable, 20_000), Limits(&cable).payload(false));
+                    assert!(near(ours, formula), "{cable}: {ours} bytes/s, by the formula {formula}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn both_directions_at_once_lose_what_acknowledgements_take() {
+    for generation in Generation::ALL {
+        for (lanes, mps) in [(1, 128), (4, 256), (8, 512), (16, 256)] {
+            let cable = Cable { mps, writer: DMA, ..Cable::new(generation, lanes) };
+            let payload = u64::from(mps);
+            let mut ways = [Direction::new(cable.clone(), 1), Direction::new(cable.clone(), 2)];
+            let count: u64 = 20_000;
+            let mut last = 0;
+            for _ in 0..count {
+                for way in 0..2 {
+                    last = ways[way].send(0, payload).landed;
+                    ways[1 - way].acknowledge(payload);
+                }
+            }
+            let ours = count as f64 * payload as f64 * SECOND as f64 / last as f64;
+            let formula = Limits(&cable).payload(true);
+            assert!(near(ours, formula), "{cable}: {ours} bytes/s, by the formula {formula}");
+        }
+    }
+    let share = |text: &str| Limits(&text.parse().unwrap()).share_of_acknowledgements();
+    // "Up to 8 to 10 % more when both directions are busy."
+    assert!(share("gen3 x4, mps 128") > 0.07 && share("gen3 x4, mps 128") < 0.10);
+}
+
+#[test]
+fn latency_of_a_line_is_the_sum_of_its_parts() {
+    for generation in Generation::ALL {
+        for lanes in LANES {
+            for (length, hops) in [(1000, 2), (10_000, 0), (3000, 5)] {
+                let cable = Cable { length, hops, ..Cable::new(generation, lanes) };
+                let sent = Direction::new(cable.clone(), 1).send(cable.writer.start(), 64);
+                let rate = f64::from(lanes) * generation.lane_rate() as f64;
+                let wire = (64 + generation.overhead()) as f64 / rate * SECOND as f64;
+                // Store, wire, cable, hops, landing: ns.
+                let parts =
+                    50.0 + wire / 1000.0 + 4.5 * f64::from(length) / 1000.0 + 132.0 * f64::from(hops) + 100.0;
+                assert!(near(sent.landed as f64 / 1000.0, parts), "{cable}: {} ps, {parts} ns", sent.landed);
+            }
+        }
+    }
+}
+
+/// GB/s that the direct-access study saw, as a share of the link, against what the model gives.
+#[test]
+fn direct_access_is_as_the_study_saw_it() {
+    let share = |text: &str| {
+        let cable: Cable = text.parse().unwrap();
+        let limits = Limits(&cable);
+        limits.payload(false) / limits.raw() as f64
+    };
+    // 64 to 70 %, and 63 % of generation 4 with 8 lanes: the model's ceiling lies above what was measured, by no more than an eighth.
+    for (text, seen) in [("gen3 x4", 0.69), ("gen3 x8", 0.69), ("gen4 x4", 0.70), ("gen4 x8", 0.63)] {
+        assert!(share(text) >= seen && share(text) < seen * 1.125, "{text}: {} against {seen}", share(text));
+    }
+    // 16 lanes give what 8 do, since one core's stores are at their end.
+    let (eight, sixteen): (Cable, Cable) = ("gen4 x8".parse().unwrap(), "gen4 x16".parse().unwrap());
+    assert!(near(Limits(&sixteen).payload(false), Limits(&eight).payload(false)));
+    let engine: Cable = "gen4 x16, dma 1M".parse().unwrap();
+    assert!(Limits(&engine).payload(false) > 2.0 * Limits(&sixteen).payload(false));
+}
+
+#[test]
+fn long_fibres_wait_for_credits() {
+    let rate = |metres: f64| {
+        let cable: Cable = format!("gen4 x16, mps 256, fibre {metres} m, dma 1M").parse().unwrap();
+        let (ours, formula) = (saturated(&cable, 20_000), Limits(&cable).payload(false));
+        assert!(near(ours, formula), "{cable}: {ours} bytes/s, by the formula {formula}");
+        ours
+    };
+    assert!(near(rate(10.0), rate(1.0)), "10 m cost nothing");
+    assert!(rate(100.0) < 0.6 * rate(10.0), "what is under way on 100 m is more than the credits are for");
+}
+
+#[test]
+fn bit_errors_cost_what_is_sent_again() {
+    let rate = |errors: f64| {
+        let cable = Cable { bit_errors: errors, writer: DMA, ..Cable::new(Generation::new(3).unwrap(), 8) };
+        let (ours, formula) = (saturated(&cable, 400_000), Limits(&cable).payload(false));
+        assert!(near(ours, formula), "errors {errors}: {ours} bytes/s, by the formula {formula}");
+        ours
+    };
+    assert!(near(rate(1e-12), rate(0.0)), "what the specification allows is not seen");
+    assert!(rate(1e-6) < 0.999 * rate(0.0));
+}
+
+/// A writer that has nothing to send does not fill the wire, and a packet lands no earlier than one before it.
+#[test]
+fn packets_land_in_their_order_and_not_before_they_are_sent() {
+    let mut dice = fastrand::Rng::with_seed(3);
+    for text in
+        ["gen1 x1, copper 10 m", "gen5 x16, mps 512, fibre 100 m, errors 1e-6, dma 1M", "gen6 x4, hops 0"]
+    {
+        let cable: Cable = text.parse().unwrap();
+        let mut direction = Direction::new(cable.clone(), 7);
+        let (mut ready, mut landed) = (0, 0);
+        for _ in 0..50_000 {
+            ready += dice.u64(..200_000);
+            let payload = dice.u64(1..=cable.writer.payload(&cable));
+            let sent = direction.send(ready, payload);
+            assert!(sent.started >= ready && sent.landed >= landed && sent.landed > sent.started);
+            landed = sent.landed;
+        }
+    }
+}
