@@ -82,8 +82,8 @@ fn quoted(text: &std::ffi::OsStr) -> String {
 
 /// A program whose client has a terminal has one, too, of its size, also when that changes.
 fn programs_have_a_terminal(lab: &Lab) -> Result<()> {
-    const INSIDE: &str = "trap 'stty size; exit 5' WINCH; test -t 0 && test -t 1 && test -t 2 && stty size; tty; \
-                          read line; echo got $line; while :; do sleep 0.2; done";
+    const INSIDE: &str = "test -t 0 && test -t 1 && test -t 2 && stty size; tty; read line; echo got $line; \
+                          trap 'stty size; exit 5' WINCH; while :; do sleep 0.2; done";
     let inside = program(lab, "h2", &["sh", "-c", INSIDE])?;
     let words: Vec<_> = [inside.get_program()].into_iter().chain(inside.get_args()).map(quoted).collect();
     // Again and again, until the program is there to hear it.
