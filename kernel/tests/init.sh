@@ -216,12 +216,9 @@ late() {
     mount -t tmpfs none /run
     load ntb
     late="window_len=0x100000 late_us=5000"
-    load_pair late_us=20000
-    load crosslane_ntb
-    test_that late_kernel_port_passes_the_conformance_suite kernel-port --nocapture
-    rmmod crosslane_ntb && rmmod ntb_soft
     load_pair $late
     load crosslane_ntb
+    test_that late_kernel_port_passes_the_conformance_suite kernel-port --nocapture
     segments late | grep -E '^(ok|FAILED) '
     rmmod crosslane_ntb
     test_that late_stock_pingpong pingpong

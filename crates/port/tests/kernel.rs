@@ -9,6 +9,8 @@ use std::time::Duration;
 
 /// Memory behind each window, bytes.
 const WINDOW: u64 = 3 << 20;
+/// Bytes of each window that a neighbour stores noise into: all that the suite has memory behind, and more.
+const NOISE: u64 = 768 << 10;
 const DEVICES: [&str; 2] = ["/dev/crosslane0", "/dev/crosslane1"];
 
 /// How long a store is under way at most, us, where the bridges have stores land late.
@@ -56,21 +58,22 @@ impl Cable for Bridges {
     fn rubbish_from_b(&mut self) {
         self.b = None;
         let device = Device::open(Path::new(DEVICES[1])).unwrap();
-        device.translate(0, 1 << 20).unwrap();
+        device.translate(0, NOISE).unwrap();
         device.link(true).unwrap();
         while device.event().unwrap() != Some(crosslane_ntb::Event::Up) {
             std::thread::sleep(Duration::from_millis(1));
         }
         let info = *device.info();
         for window in 0..info.windows {
-            let len = 1 << 20;
+            let len = NOISE;
             let fd = device.carve(Side::Outbound, window, 0, len).unwrap();
             let info = crosslane_wire::SegmentInfo {
                 memory: crosslane_wire::MemoryKind::Device,
                 ..crosslane_wire::SegmentInfo::sealed(len)
             };
             let memory = crosslane_shm::Outbound::map(&crosslane_shm::Segment { fd, info }).unwrap();
-            let noise: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(1 << 20).collect();
+            let noise: Vec<u8> =
+                std::iter::repeat_with(|| fastrand::u8(..)).take(usize::try_from(NOISE).unwrap()).collect();
             crosslane_shm::Store::write(&memory, 0, &noise);
             // Frames that the reader takes for the next ones.
             for slot in 0..64 {

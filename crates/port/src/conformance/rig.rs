@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 /// How long a check waits for a condition before it fails.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// Bytes behind each window that [`Rig::new`] sets.
-pub(super) const WINDOW: u64 = 256 * PAGE;
+/// Bytes behind each window that [`Rig::new`] sets: twice as much fits into the smallest bridges, of 1 MB.
+pub(super) const WINDOW: u64 = 112 * PAGE;
 
 /// Events that one side has reported since the last check.
 #[derive(Debug, Default)]
