@@ -25,7 +25,7 @@
 #include <linux/random.h>
 #include <linux/slab.h>
 
-#define CABLE_MAGIC 0x31424e584c53544eull /* "NTSLXNB1" */
+#define CABLE_MAGIC 0x32424e584c53544eull /* "NTSLXNB2" */
 
 /* An end that polls, and found nothing new in so many looks, looks so much less often until it finds something. */
 #define QUIET_LOOKS 256
@@ -110,9 +110,9 @@ static bool connected(struct soft_bridge *bridge)
 }
 
 /* Whatever the peer says, this rings a machine of this cable's server, or nobody. writel is behind what was stored before. */
-static void notify(struct soft_bridge *bridge)
+static void notify(struct soft_link *link)
 {
-	struct machine *machine = to_machine(bridge);
+	struct machine *machine = to_machine(link->bridge);
 	u32 position = READ_ONCE(machine->peer->position);
 
 	if (machine->rings && position)
@@ -214,9 +214,9 @@ static void place(struct machine *machine, int end)
 	machine->own->doorbells = bridge->shape.doorbells;
 	WRITE_ONCE(machine->own->window_len, bridge->shape.window_len);
 	bridge->own = &machine->own->registers;
-	bridge->peer = &machine->peer->registers;
+	bridge->link[0].peer = &machine->peer->registers;
 	bridge->inbound_base = base + end * len;
-	bridge->outbound_base = base + !end * len;
+	bridge->link[0].outbound_base = base + !end * len;
 	bridge->notify = notify;
 	bridge->notify_own = notify_own;
 	bridge->connected = connected;
@@ -250,7 +250,7 @@ static void stop(struct machine *machine)
 		hrtimer_cancel(&machine->timer);
 		irq_work_sync(&machine->again);
 		soft_bridge_stop(&machine->bridge);
-		WRITE_ONCE(machine->own->registers.session, 0);
+		WRITE_ONCE(machine->own->registers.line[0].session, 0);
 		WRITE_ONCE(machine->own->position, 0);
 		cmpxchg(&machine->own->owner, machine->identity, 0);
 		soft_memory_detach(machine->pci);
@@ -274,6 +274,10 @@ static int start(struct machine *machine)
 	struct soft_shape shape;
 	int end, error;
 
+	if (largest.peers > 1 || largest.messages || largest.outbound) {
+		dev_err(&pci->dev, "between machines there is one peer, without message registers, whose windows each end translates itself\n");
+		return -EOPNOTSUPP;
+	}
 	error = shape_for(len, &shape);
 	if (error) {
 		dev_err(&pci->dev, "%llu bytes of shared memory are too few\n", len);

@@ -26,6 +26,18 @@ static uint doorbells = 16;
 module_param(doorbells, uint, 0444);
 MODULE_PARM_DESC(doorbells, "doorbell bits of each bridge (16; at most 32)");
 
+static uint messages;
+module_param(messages, uint, 0444);
+MODULE_PARM_DESC(messages, "message registers of each bridge of a pair (0; at most 8)");
+
+static bool outbound_translation;
+module_param(outbound_translation, bool, 0444);
+MODULE_PARM_DESC(outbound_translation, "of a pair: a bridge translates the windows that it stores through, not those of its own memory (0)");
+
+static uint peers = 1;
+module_param(peers, uint, 0444);
+MODULE_PARM_DESC(peers, "peers of each bridge of a pair: one bridge more, each joined with each other (1; at most 3)");
+
 static uint poll_us = 200;
 module_param(poll_us, uint, 0444);
 MODULE_PARM_DESC(poll_us, "between virtual machines without interrupts: how often an end looks for news, us (200)");
@@ -49,6 +61,32 @@ MODULE_PARM_DESC(flap_ms, "the link goes down by itself after so long, and up ag
 static uint flaps = 10;
 module_param(flaps, uint, 0444);
 MODULE_PARM_DESC(flaps, "how often flap_ms takes the link down (10)");
+
+/* Whether bridges of this kind can be had. */
+static bool kind_fits(void)
+{
+	if (messages > SOFT_MESSAGES || !peers || peers > SOFT_PEERS) {
+		pr_err("ntb_soft: up to %d message registers, 1 to %d peers\n", SOFT_MESSAGES, SOFT_PEERS);
+		return false;
+	}
+	if (!base && (messages || outbound_translation || peers > 1)) {
+		pr_err("ntb_soft: messages, outbound_translation and peers are of bridges in one kernel (base)\n");
+		return false;
+	}
+	if (outbound_translation && !messages && !scratchpads) {
+		pr_err("ntb_soft: outbound_translation needs messages or scratchpads, to tell addresses by\n");
+		return false;
+	}
+	if (late_us && peers > 1) {
+		pr_err("ntb_soft: stores land late (late_us) between two ends only\n");
+		return false;
+	}
+	if (windows < peers) {
+		pr_err("ntb_soft: a window for each of the peers, at least\n");
+		return false;
+	}
+	return true;
+}
 
 /* Whether the parameters that make a bridge hard on its clients can be had. */
 static bool hardships_fit(void)
@@ -76,6 +114,9 @@ static int __init soft_init(void)
 		.window_len = window_len,
 		.pads = scratchpads,
 		.doorbells = doorbells,
+		.messages = messages,
+		.peers = peers,
+		.outbound = outbound_translation,
 		.xlat_align = xlat_align,
 		.late_us = late_us,
 		.flap_ms = flap_ms,
@@ -92,7 +133,7 @@ static int __init soft_init(void)
 		pr_err("ntb_soft: poll_us and alive_ms are at least 1\n");
 		return -EINVAL;
 	}
-	if (!hardships_fit())
+	if (!kind_fits() || !hardships_fit())
 		return -EINVAL;
 	error = base ? soft_pair_start(&shape, base) : 0;
 	if (error)

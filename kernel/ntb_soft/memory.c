@@ -8,17 +8,48 @@
 #include <linux/bitops.h>
 #include <linux/dma-map-ops.h>
 #include <linux/pci.h>
+#include <linux/sched.h>
 
 static struct soft_bridge *bridge_of(struct device *device)
 {
 	return pci_get_drvdata(to_pci_dev(device));
 }
 
-/* A window for each allocation, in their order, as clients allocate them. */
+/* The peer for whose window this task has asked how its memory is aligned, or the first one. */
+static u32 asked_for(struct soft_bridge *bridge)
+{
+	u32 i;
+
+	lockdep_assert_held(&bridge->lock);
+	for (i = 0; i < bridge->shape.peers; i++)
+		if (bridge->asked[i] == current)
+			return i;
+	return 0;
+}
+
+/* The first slot of that peer's windows that nobody has; -1 if there is none. */
+static int take_slot(struct soft_bridge *bridge)
+{
+	const struct soft_shape *shape = &bridge->shape;
+	struct soft_link *link;
+	u32 window, slot;
+
+	lockdep_assert_held(&bridge->lock);
+	link = &bridge->link[asked_for(bridge)];
+	for (window = link->own_number; window < shape->windows; window += shape->peers) {
+		slot = soft_slot(shape, window, link->number);
+		if (!__test_and_set_bit(slot, &bridge->allocated))
+			return slot;
+	}
+	return -1;
+}
+
+/* A slot for each allocation, in the order of the windows, as clients allocate them. */
 static void *soft_alloc(struct device *device, size_t size, dma_addr_t *address, gfp_t gfp, unsigned long attributes)
 {
 	struct soft_bridge *bridge = bridge_of(device);
-	unsigned long flags, window;
+	unsigned long flags;
+	int slot;
 	u64 offset, room = bridge->shape.window_len;
 
 	/* A page before the window, and as much longer as a client has to ask for to find the window in it. */
@@ -27,13 +58,11 @@ static void *soft_alloc(struct device *device, size_t size, dma_addr_t *address,
 	if (size > room)
 		return NULL;
 	spin_lock_irqsave(&bridge->lock, flags);
-	window = find_first_zero_bit(&bridge->allocated, bridge->shape.windows);
-	if (window < bridge->shape.windows)
-		__set_bit(window, &bridge->allocated);
+	slot = take_slot(bridge);
 	spin_unlock_irqrestore(&bridge->lock, flags);
-	if (window >= bridge->shape.windows)
+	if (slot < 0)
 		return NULL;
-	offset = soft_window_at(&bridge->shape, window) - (bridge->shape.xlat_align ? PAGE_SIZE : 0);
+	offset = soft_slot_at(&bridge->shape, slot) - (bridge->shape.xlat_align ? PAGE_SIZE : 0);
 	*address = bridge->inbound_base + offset;
 	memset(bridge->inbound + offset, 0, size);
 	return bridge->inbound + offset;

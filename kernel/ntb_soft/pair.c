@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Two bridges in one kernel, joined by memory: two functions on a PCI bus of software, since clients ask a bridge for its PCI
+ * Bridges in one kernel, each joined with each other by memory: devices on a PCI bus of software, since clients ask a bridge for its PCI
  * device. Interrupts are irq_work, so that a client's events come in the context that they come in from hardware.
  *
  * Clients map the peer's window by ioremap_wc(), which x86 allows for memory that the kernel does not manage: keep it away at boot
@@ -27,8 +27,10 @@ struct end {
 	bool registered;
 };
 
+/* A pair of ends, as a rule; one more than a bridge has peers. */
 static struct pair {
-	struct end end[2];
+	struct end end[SOFT_PEERS + 1];
+	int ends;
 	struct soft_registers *registers;
 	struct pci_bus *bus;
 	struct soft_lander *lander;	/* NULL where stores land at once */
@@ -41,7 +43,7 @@ static int config_read(struct pci_bus *bus, unsigned int devfn, int where, int s
 {
 	u32 word = 0;
 
-	if (PCI_FUNC(devfn) || PCI_SLOT(devfn) > 1) {
+	if (PCI_FUNC(devfn) || PCI_SLOT(devfn) >= pair->ends) {
 		*value = ~0;
 		return PCIBIOS_DEVICE_NOT_FOUND;
 	}
@@ -86,11 +88,17 @@ static void notify_own(struct soft_bridge *bridge)
 	irq_work_queue(&to_end(bridge)->interrupt);
 }
 
-static void notify(struct soft_bridge *bridge)
+/* The end that is this peer of another. */
+static struct end *peer_end(struct soft_link *link)
 {
-	struct end *end = to_end(bridge);
+	int end = to_end(link->bridge) - pair->end;
 
-	irq_work_queue(&pair->end[end == &pair->end[0]].interrupt);
+	return &pair->end[link->number < end ? link->number : link->number + 1];
+}
+
+static void notify(struct soft_link *link)
+{
+	irq_work_queue(&peer_end(link)->interrupt);
 }
 
 static bool connected(struct soft_bridge *bridge)
@@ -98,51 +106,65 @@ static bool connected(struct soft_bridge *bridge)
 	return true;
 }
 
+/* Joins an end with its peers; the memory of all ends' windows begins at `base`, `each` bytes for an end. */
+static void join(struct end *end, u64 base, u64 each)
+{
+	struct soft_bridge *bridge = &end->bridge;
+	int number = end - pair->end, i;
+
+	bridge->own = &pair->registers[number];
+	bridge->inbound = pair->memory + number * each;
+	bridge->inbound_base = base + number * each;
+	bridge->port = number;
+	bridge->notify = notify;
+	bridge->notify_own = notify_own;
+	bridge->connected = connected;
+	init_irq_work(&end->interrupt, interrupt);
+	for (i = 0; i < bridge->shape.peers; i++) {
+		struct soft_link *link = &bridge->link[i];
+		int peer = peer_end(link) - pair->end;
+
+		link->peer = &pair->registers[peer];
+		link->own_number = soft_number(number, peer);
+		link->memory_base = base + peer * each;
+		link->outbound_base = link->memory_base;
+		if (bridge->shape.late_us)
+			link->outbound_base = base + (pair->shadows - pair->memory) + number * each;
+	}
+}
+
 /*
- * The memory of both ends' windows. Both ends' clients map it write-combined, one of them by its own address. Where stores land later,
- * what clients store into is behind it.
+ * The memory of all ends' windows. All ends' clients map it write-combined, one of them by its own address. Where stores land later, what
+ * clients store into is behind it.
  */
 static int map_windows(const struct soft_shape *shape, u64 base)
 {
-	int i;
 	u64 each = soft_windows_len(shape);
 	/* The last allocation may reach beyond its window, too. */
-	u64 shadows = 2 * each + (shape->xlat_align ? shape->window_len : 0);
+	u64 shadows = pair->ends * each + (shape->xlat_align ? shape->window_len : 0);
 
-	pair->len = shadows + (shape->late_us ? 2 * each : 0);
+	pair->len = shadows + (shape->late_us ? pair->ends * each : 0);
 	if (!base || !IS_ALIGNED(base, shape->window_len))
 		return -EINVAL;
 	pair->memory = memremap(base, pair->len, MEMREMAP_WC);
 	if (!pair->memory)
 		return -ENOMEM;
 	pair->shadows = pair->memory + shadows;
-	for (i = 0; i < 2; i++) {
-		struct soft_bridge *bridge = &pair->end[i].bridge;
-
-		bridge->inbound = pair->memory + i * each;
-		bridge->inbound_base = base + i * each;
-		bridge->outbound_base = base + (shape->late_us ? shadows + i * each : !i * each);
-		bridge->own = &pair->registers[i];
-		bridge->peer = &pair->registers[!i];
-		bridge->notify = notify;
-		bridge->notify_own = notify_own;
-		bridge->connected = connected;
-		init_irq_work(&pair->end[i].interrupt, interrupt);
-	}
 	return 0;
 }
 
-static int register_ends(const struct soft_shape *shape)
+static int register_ends(const struct soft_shape *shape, u64 base)
 {
 	struct pci_dev *pci;
 	int i, error;
 
-	/* Both are complete before a client of either can ring. */
-	for (i = 0; i < 2; i++) {
+	/* All are complete before a client of any can ring. */
+	for (i = 0; i < pair->ends; i++) {
 		pci = pci_get_slot(pair->bus, PCI_DEVFN(i, 0));
 		if (!pci)
 			return -ENODEV;
 		soft_bridge_init(&pair->end[i].bridge, pci, shape);
+		join(&pair->end[i], base, soft_windows_len(shape));
 		soft_memory_attach(pci, &pair->end[i].bridge);
 	}
 	if (shape->late_us) {
@@ -151,13 +173,13 @@ static int register_ends(const struct soft_shape *shape)
 		if (!pair->lander)
 			return -ENOMEM;
 	}
-	for (i = 0; i < 2; i++) {
+	for (i = 0; i < pair->ends; i++) {
 		error = ntb_register_device(&pair->end[i].bridge.ntb);
 		if (error)
 			return error;
 		pair->end[i].registered = true;
 	}
-	/* One end's losses are both ends'. */
+	/* One end's losses are its peers', too. */
 	soft_bridge_start(&pair->end[0].bridge);
 	return 0;
 }
@@ -180,13 +202,13 @@ void soft_pair_stop(void)
 
 	if (!pair)
 		return;
-	for (i = 0; i < 2; i++)
+	for (i = 0; i < pair->ends; i++)
 		if (pair->end[i].registered)
 			ntb_unregister_device(&pair->end[i].bridge.ntb);
-	/* Both links are disabled, and both ends know it behind this: their timers are not started again. */
-	for (i = 0; i < 2; i++)
+	/* All links are disabled, and all ends know it behind this: their timers are not started again. */
+	for (i = 0; i < pair->ends; i++)
 		irq_work_sync(&pair->end[i].interrupt);
-	for (i = 0; i < 2; i++) {
+	for (i = 0; i < pair->ends; i++) {
 		struct pci_dev *pci = pair->end[i].bridge.ntb.pdev;
 
 		if (!pci)
@@ -196,7 +218,7 @@ void soft_pair_stop(void)
 		pci_dev_put(pci);
 	}
 	soft_lander_stop(pair->lander);
-	for (i = 0; i < 2; i++)
+	for (i = 0; i < pair->ends; i++)
 		irq_work_sync(&pair->end[i].interrupt);
 	if (pair->bus)
 		remove_bus(pair->bus);
@@ -214,7 +236,8 @@ int soft_pair_start(const struct soft_shape *shape, u64 base)
 	pair = kzalloc(sizeof(*pair), GFP_KERNEL);
 	if (!pair)
 		return -ENOMEM;
-	pair->registers = kcalloc(2, sizeof(*pair->registers), GFP_KERNEL);
+	pair->ends = shape->peers + 1;
+	pair->registers = kcalloc(pair->ends, sizeof(*pair->registers), GFP_KERNEL);
 	if (!pair->registers)
 		goto stop;
 	error = map_windows(shape, base);
@@ -225,7 +248,7 @@ int soft_pair_start(const struct soft_shape *shape, u64 base)
 	if (pair->bus)
 		pci_bus_add_devices(pair->bus);
 	pci_unlock_rescan_remove();
-	error = pair->bus ? register_ends(shape) : -ENODEV;
+	error = pair->bus ? register_ends(shape, base) : -ENODEV;
 	if (!error)
 		return 0;
 stop:

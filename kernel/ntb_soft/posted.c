@@ -4,7 +4,7 @@
  *
  * What an end stores into is memory of its own then, its shadow. A thread compares each shadow now and again with what was in it at the
  * last look: where it differs somebody has stored, and that lands in the peer's memory; everywhere else the shadow follows the peer's
- * memory, for who loads through a window. Scratchpads and doorbells that were set in between land behind the stores. All of a look is
+ * memory, for who loads through a window. Scratchpads, messages and doorbells that were set in between land behind the stores. All of a look is
  * done while every other processor stands still (stop_machine()), so that no store is seen without those that were made before it.
  *
  * A store of the value that is there already cannot be seen. It has to land only if the peer has changed that place, and a client that
@@ -65,12 +65,27 @@ static void land_stores(struct soft_posted *posted)
 			land_word(&shadow[i], &seen[i], &memory[i]);
 }
 
+/* Messages that wait in the peer's registers are there now, or lost. Whether there was one. */
+static bool land_messages(struct soft_posted *posted, enum soft_message_state state)
+{
+	struct soft_message *message = posted->bridge->link[0].peer->message;
+	bool any = false;
+	u32 i;
+
+	for (i = 0; i < SOFT_MESSAGES; i++)
+		if (message[i].state == SOFT_POSTED) {
+			message[i].state = state;
+			any = true;
+		}
+	return any;
+}
+
 static void land_registers(struct soft_posted *posted)
 {
-	struct soft_registers *registers = posted->bridge->peer;
+	struct soft_registers *registers = posted->bridge->link[0].peer;
 	unsigned int pad;
 
-	posted->rings = posted->doorbell;
+	posted->rings = land_messages(posted, SOFT_FULL) || posted->doorbell;
 	for_each_set_bit(pad, posted->pads, SOFT_PADS)
 		registers->pad[pad] = posted->pad[pad];
 	registers->doorbell |= posted->doorbell;
@@ -78,6 +93,7 @@ static void land_registers(struct soft_posted *posted)
 
 static void forget_registers(struct soft_posted *posted)
 {
+	land_messages(posted, SOFT_EMPTY);
 	posted->doorbell = 0;
 	bitmap_zero(posted->pads, SOFT_PADS);
 }
@@ -124,7 +140,7 @@ static int land(void *context)
 			if (lander->end[i].begins)
 				bridge->notify_own(bridge);
 			if (lander->end[i].rings)
-				bridge->notify(bridge);
+				bridge->notify(&bridge->link[0]);
 		}
 	}
 	return 0;
