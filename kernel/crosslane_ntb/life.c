@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Lives of the link, and what comes over it: doorbells and wakes. See struct port. */
+/* Lives of the link to a peer, and what comes over it: doorbells and wakes. See struct port. */
 #include "life.h"
 
+#include "bridge.h"
 #include "port.h"
 #include "segment.h"
 
@@ -11,33 +12,14 @@
 #include <linux/ntb.h>
 #include <linux/string.h>
 
-/* How soon an end looks again for a peer that is not ready, ms. Whoever has news rings; this is for what was lost. */
-#define AGAIN 20
 /* Pause of a worker that has served a full queue of wakes: so many times as long as that took, within these bounds, us. */
 #define PAUSE_FACTOR 4
 #define PAUSE_LEAST 500
 #define PAUSE_MOST 200000
-/* Scratchpad of the session words. */
-#define SESSION_PAD 0
 
-static bool bridge_is_up(struct port *port)
+bool life_bridge_is_up(struct port *port)
 {
-	return ntb_link_is_up(port->ntb, NULL, NULL) & BIT_ULL(PEER);
-}
-
-/* The peer's session word; 0 if it has none. */
-static u32 session_word(struct port *port)
-{
-	u32 word = bridge_is_up(port) ? ntb_spad_read(port->ntb, SESSION_PAD) : 0;
-
-	/* What a bridge reads whose link has just gone. */
-	return word == ~0u ? 0 : word;
-}
-
-static void tell_session(struct port *port)
-{
-	ntb_peer_spad_write(port->ntb, PEER, SESSION_PAD, (u32)port->session << 16 | port->accepted);
-	ntb_peer_db_set(port->ntb, port->session_bell);
+	return ntb_link_is_up(port->bridge->ntb, NULL, NULL) & BIT_ULL(port->peer);
 }
 
 static void set_down(struct port *port)
@@ -54,27 +36,23 @@ static void set_down(struct port *port)
 void life_end(struct port *port)
 {
 	struct segment *segment, *next;
-	u32 window;
 
 	lockdep_assert_held(&port->lock);
 	set_down(port);
 	control_end(&port->control);
+	port->ready = false;
+	port->accepted = 0;
 	/* Before the segments, or a store could arrive between the copies of two pages. */
-	for (window = 0; port->ntb && window < port->windows; window++)
-		if (port->inbound[window].allocated)
-			ntb_mw_clear_trans(port->ntb, PEER, window);
+	if (port->ntb)
+		windows_clear(port);
+	if (port->ntb && port->session)
+		words_end(port);
 	list_for_each_entry_safe(segment, next, &port->segments, link) {
 		list_del(&segment->link);
 		segment_end(segment, true);
 		segment_put(segment);
 	}
 	wakers_clear(&port->wakers);
-	port->ready = false;
-	port->accepted = 0;
-	if (port->ntb && port->session) {
-		port->session = 0;
-		tell_session(port);
-	}
 }
 
 /* What the peer stores behind this arrives. */
@@ -82,8 +60,12 @@ static bool make_ready(struct port *port)
 {
 	u32 window;
 
+	/* The peer may not know yet that the last session has ended. */
+	if (words_exposed(port))
+		return false;
+	windows_free_stale(port);
 	for (window = 0; window < port->windows; window++) {
-		int error = port_set_translation(port, window);
+		int error = windows_set(port, window);
 
 		if (!error)
 			continue;
@@ -140,8 +122,7 @@ static void serve(struct work_struct *work)
 	queue_work(system_highpri_wq, &port->wakes);
 }
 
-/* Serves what has come by the control memory. */
-static void hear(struct port *port)
+void life_hear(struct port *port)
 {
 	unsigned long flags;
 	u64 heard;
@@ -173,42 +154,58 @@ static void life_begin(struct port *port, u32 changes)
 	spin_unlock_irqrestore(&port->events, flags);
 	wake_up_interruptible(&port->readers);
 	/* The peer may have begun before this end. */
-	hear(port);
+	life_hear(port);
 }
 
-/* Whether the present life goes on, with this word of the peer's. */
-static bool goes_on(struct port *port, u32 word)
+/* Whether the present life goes on, with what the peer says. */
+static bool goes_on(struct port *port, const struct words_said *said)
 {
-	return READ_ONCE(port->up) && word >> 16 == port->accepted && (u16)word == port->session;
+	return READ_ONCE(port->up) && said->session == port->accepted && said->accepted == port->session;
+}
+
+/* Towards a life, if the owner and the bridge want one. */
+static void approach(struct port *port, const struct words_said *said, u32 changes)
+{
+	if (!port->enabled || !port->inbound[0].wanted || !life_bridge_is_up(port))
+		return;
+	if (!port->ready && !make_ready(port))
+		return;
+	port->accepted = windows_reach(port, said->session) ? said->session : 0;
+	words_tell(port, said);
+	if (port->accepted && said->accepted == port->session)
+		life_begin(port, changes);
 }
 
 static void take_step(struct port *port)
 {
-	u32 changes = READ_ONCE(port->changes), word = session_word(port);
+	u32 changes = READ_ONCE(port->changes);
+	struct words_said said;
 
-	if (goes_on(port, word))
+	words_said(port, &said);
+	if (goes_on(port, &said))
 		return;
 	if (port->control.own)
 		life_end(port);
-	if (!port->enabled || !port->inbound[0].wanted || !bridge_is_up(port))
-		return;
-	if (!port->ready && !make_ready(port))
-		return;
-	port->accepted = word >> 16;
-	tell_session(port);
-	if (port->accepted && (u16)word == port->session)
-		life_begin(port, changes);
+	windows_turn(port, said.session);
+	if (port->owned)
+		approach(port, &said, changes);
 }
 
 static void step(struct work_struct *work)
 {
 	struct port *port = container_of(to_delayed_work(work), struct port, step);
+	bool again;
 
 	mutex_lock(&port->lock);
-	if (port->owned && port->ntb) {
+	if (port->ntb) {
+		/* Of what has been asked by now, the answer is true behind the step. */
+		bool asked = words_asked(port);
+
 		take_step(port);
-		if (port->enabled && !READ_ONCE(port->up))
-			queue_delayed_work(system_highpri_wq, &port->step, msecs_to_jiffies(AGAIN));
+		again = words_deliver(port, asked);
+		windows_free_stale(port);
+		if (again || (port->enabled && !READ_ONCE(port->up)))
+			queue_delayed_work(system_highpri_wq, &port->step, msecs_to_jiffies(WORDS_AGAIN));
 	}
 	mutex_unlock(&port->lock);
 }
@@ -218,12 +215,11 @@ void life_step(struct port *port)
 	mod_delayed_work(system_highpri_wq, &port->step, 0);
 }
 
-static void on_link(void *context)
+void life_link(struct port *port)
 {
-	struct port *port = context;
 	unsigned long flags;
 
-	if (!bridge_is_up(port)) {
+	if (!life_bridge_is_up(port)) {
 		spin_lock_irqsave(&port->events, flags);
 		port->changes++;
 		port->up = false;
@@ -233,42 +229,10 @@ static void on_link(void *context)
 	life_step(port);
 }
 
-static void on_doorbell(void *context, int vector)
+void life_init(struct port *port)
 {
-	struct port *port = context;
-	u64 bits = ntb_db_read(port->ntb);
-
-	ntb_db_clear(port->ntb, bits);
-	if (bits & port->session_bell)
-		life_step(port);
-	hear(port);
-}
-
-static const struct ntb_ctx_ops port_ops = {
-	.link_event = on_link,
-	.db_event = on_doorbell,
-};
-
-int life_attach(struct port *port)
-{
-	u64 bells = ntb_db_valid_mask(port->ntb);
-	int error;
-
-	if (ntb_spad_count(port->ntb) < 1 || hweight64(bells) < 2) {
-		dev_err(&port->ntb->dev, "this bridge has fewer than one scratchpad and two doorbells\n");
-		return -EOPNOTSUPP;
-	}
-	/* What a driver says of bridges with errata; there is nothing else to use. */
-	if (ntb_db_is_unsafe(port->ntb) || ntb_spad_is_unsafe(port->ntb))
-		dev_warn(&port->ntb->dev, "this bridge's driver advises against its doorbells or scratchpads, which are used all the same\n");
-	port->data_bell = BIT_ULL(__ffs64(bells));
-	port->session_bell = BIT_ULL(__ffs64(bells & ~port->data_bell));
 	INIT_DELAYED_WORK(&port->step, step);
 	INIT_WORK(&port->wakes, serve);
-	error = ntb_set_ctx(port->ntb, port, &port_ops);
-	if (!error)
-		ntb_db_clear_mask(port->ntb, port->data_bell | port->session_bell);
-	return error;
 }
 
 void life_detach(struct port *port)

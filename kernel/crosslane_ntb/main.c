@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-/* crosslane_ntb: gives NTB cables to the Crosslane daemon. One device for each bridge that Linux has a driver for. */
+/* crosslane_ntb: gives NTB cables to the Crosslane daemon. One device for each peer of each bridge that Linux has a driver for. */
+#include "bridge.h"
 #include "descriptor.h"
 #include "device.h"
 #include "port.h"
@@ -8,73 +9,101 @@
 #include <linux/ntb.h>
 #include <linux/slab.h>
 
-/* What the NTB bus keeps for this client with a bridge is the context of its events, which is the port: the device is found here. */
-struct bridge {
+/* What the NTB bus keeps for this client with a bridge is the context of its events: devices are found here. */
+struct entry {
 	struct list_head link;
-	struct ntb_dev *ntb;
-	struct port *port;
-	struct port_device *device;
+	struct bridge *bridge;
+	struct port_device *device[];	/* of each port */
 };
 
-static LIST_HEAD(bridges);
-static DEFINE_MUTEX(bridges_lock);
+static LIST_HEAD(entries);
+static DEFINE_MUTEX(entries_lock);
+
+static void remove_devices(struct entry *entry)
+{
+	u32 i;
+
+	for (i = 0; i < entry->bridge->peers; i++)
+		if (entry->device[i])
+			device_remove(entry->device[i]);
+}
+
+static void announce(struct ntb_dev *ntb, struct port_device *device, int peer, u32 peers)
+{
+	if (peers == 1)
+		dev_info(&ntb->dev, "this bridge is /dev/%s\n", device->name);
+	else
+		dev_info(&ntb->dev, "the way from port %d to port %d is /dev/%s\n", ntb_port_number(ntb),
+			 ntb_peer_port_number(ntb, peer), device->name);
+}
+
+static int make_devices(struct entry *entry)
+{
+	struct bridge *bridge = entry->bridge;
+	struct port_device *device;
+	u32 i;
+
+	for (i = 0; i < bridge->peers; i++) {
+		device = device_new(bridge->port[i], &bridge->ntb->dev);
+		if (IS_ERR(device))
+			return PTR_ERR(device);
+		entry->device[i] = device;
+		announce(bridge->ntb, device, i, bridge->peers);
+	}
+	return 0;
+}
 
 static int bridge_probe(struct ntb_client *client, struct ntb_dev *ntb)
 {
-	struct bridge *bridge = kzalloc(sizeof(*bridge), GFP_KERNEL);
-	int error;
+	struct bridge *bridge = bridge_new(ntb);
+	struct entry *entry;
+	int error = -ENOMEM;
 
-	if (!bridge)
-		return -ENOMEM;
-	bridge->ntb = ntb;
-	bridge->port = port_new(ntb);
-	if (IS_ERR(bridge->port)) {
-		error = PTR_ERR(bridge->port);
+	if (IS_ERR(bridge))
+		return PTR_ERR(bridge);
+	entry = kzalloc(struct_size(entry, device, bridge->peers), GFP_KERNEL);
+	if (!entry)
 		goto free_bridge;
-	}
-	bridge->device = device_new(bridge->port, &ntb->dev);
-	if (IS_ERR(bridge->device)) {
-		error = PTR_ERR(bridge->device);
-		goto free_port;
-	}
-	mutex_lock(&bridges_lock);
-	list_add(&bridge->link, &bridges);
-	mutex_unlock(&bridges_lock);
-	dev_info(&ntb->dev, "this bridge is /dev/%s\n", bridge->device->name);
+	entry->bridge = bridge;
+	error = make_devices(entry);
+	if (error)
+		goto free_entry;
+	mutex_lock(&entries_lock);
+	list_add(&entry->link, &entries);
+	mutex_unlock(&entries_lock);
 	return 0;
 
-free_port:
-	port_gone(bridge->port);
-	port_put(bridge->port);
+free_entry:
+	remove_devices(entry);
+	kfree(entry);
 free_bridge:
-	kfree(bridge);
+	bridge_free(bridge);
 	return error;
 }
 
-static struct bridge *take(struct ntb_dev *ntb)
+static struct entry *take(struct ntb_dev *ntb)
 {
-	struct bridge *bridge, *found = NULL;
+	struct entry *entry, *found = NULL;
 
-	mutex_lock(&bridges_lock);
-	list_for_each_entry(bridge, &bridges, link)
-		if (bridge->ntb == ntb)
-			found = bridge;
+	mutex_lock(&entries_lock);
+	list_for_each_entry(entry, &entries, link)
+		if (entry->bridge->ntb == ntb)
+			found = entry;
 	if (found)
 		list_del(&found->link);
-	mutex_unlock(&bridges_lock);
+	mutex_unlock(&entries_lock);
 	return found;
 }
 
 static void bridge_remove(struct ntb_client *client, struct ntb_dev *ntb)
 {
-	struct bridge *bridge = take(ntb);
+	struct entry *entry = take(ntb);
 
-	if (WARN_ON(!bridge))
+	if (WARN_ON(!entry))
 		return;
-	device_remove(bridge->device);
-	port_gone(bridge->port);
-	port_put(bridge->port);
-	kfree(bridge);
+	remove_devices(entry);
+	bridge_free(entry->bridge);
+	kfree(entry);
 }
 
 static struct ntb_client client = {

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "port.h"
 
-#include "contiguous.h"
+#include "bridge.h"
 #include "copies.h"
 #include "life.h"
 #include "segment.h"
 
-#include <linux/dma-direct.h>
-#include <linux/dma-map-ops.h>
-#include <linux/dma-mapping.h>
 #include <linux/io.h>
 #include <linux/jiffies.h>
 #include <linux/mm.h>
 #include <linux/ntb.h>
-#include <linux/overflow.h>
 #include <linux/pci.h>
 #include <linux/random.h>
 #include <linux/slab.h>
@@ -40,77 +36,12 @@ static void end_segment(struct segment *segment)
 	segment_put(segment);
 }
 
-/* Bytes at a window's start that are not the owner's. */
-static u64 reserved(u32 window)
-{
-	return window ? 0 : CONTROL_LEN;
-}
-
-/* After a search of all memory that found none, jiffies: the peer can have this end try as often as it likes. */
-#define SEARCH_PAUSE (10 * HZ)
-
-/* What allocate_contiguous() allocated. */
-static void free_contiguous(struct device *device, struct port_inbound *inbound)
-{
-	dma_unmap_page_attrs(device, inbound->allocated_dma, inbound->allocated_len, DMA_BIDIRECTIONAL, DMA_ATTR_SKIP_CPU_SYNC);
-	contiguous_free(virt_to_page(inbound->allocated), inbound->allocated_len);
-}
-
-static void free_inbound(struct port *port, u32 window)
-{
-	struct port_inbound *inbound = &port->inbound[window];
-
-	if (!inbound->allocated)
-		return;
-	ntb_mw_clear_trans(port->ntb, PEER, window);
-	if (inbound->contiguous)
-		free_contiguous(&port->ntb->pdev->dev, inbound);
-	else
-		dma_free_coherent(&port->ntb->pdev->dev, inbound->allocated_len, inbound->allocated, inbound->allocated_dma);
-	*inbound = (struct port_inbound){ .wanted = inbound->wanted };
-}
-
-static int find_windows(struct port *port)
-{
-	struct ntb_dev *ntb = port->ntb;
-	int inbound = ntb_mw_count(ntb, PEER), outbound = ntb_peer_mw_count(ntb);
-	resource_size_t len;
-	u32 window;
-	int error;
-
-	if (inbound < 0 || outbound < 0)
-		return -EINVAL;
-	port->windows = min3(inbound, outbound, CROSSLANE_NTB_WINDOWS);
-	for (window = 0; window < port->windows; window++) {
-		error = ntb_peer_mw_get_addr(ntb, window, &port->outbound[window].base, &len);
-		if (error)
-			return error;
-		port->outbound[window].len = round_down(len, PAGE_SIZE);
-		if (port->outbound[window].len <= reserved(window))
-			return -ENOSPC;
-		port->outbound[window].memory = ioremap_wc(port->outbound[window].base, port->outbound[window].len);
-		if (!port->outbound[window].memory)
-			return -ENOMEM;
-	}
-	return port->windows ? 0 : -ENODEV;
-}
-
-static void forget_windows(struct port *port)
-{
-	u32 window;
-
-	for (window = 0; window < port->windows; window++)
-		if (port->outbound[window].memory)
-			iounmap(port->outbound[window].memory);
-}
-
-struct port *port_new(struct ntb_dev *ntb)
+struct port *port_new(struct bridge *bridge, int peer)
 {
 	struct port *port = kzalloc(sizeof(*port), GFP_KERNEL);
-	int error;
 
 	if (!port)
-		return ERR_PTR(-ENOMEM);
+		return NULL;
 	kref_init(&port->users);
 	mutex_init(&port->lock);
 	INIT_LIST_HEAD(&port->segments);
@@ -118,16 +49,18 @@ struct port *port_new(struct ntb_dev *ntb)
 	init_waitqueue_head(&port->readers);
 	control_init(&port->control);
 	wakers_init(&port->wakers);
+	life_init(port);
 	port->sessions = get_random_u32();
 	port->search_again = jiffies;
-	port->ntb = ntb;
-	error = find_windows(port) ?: life_attach(port);
-	if (error) {
-		forget_windows(port);
-		kfree(port);
-		return ERR_PTR(error);
-	}
+	port->bridge = bridge;
+	port->peer = peer;
+	port->ntb = bridge->ntb;
 	return port;
+}
+
+int port_open(struct port *port)
+{
+	return windows_find(port);
 }
 
 static void port_free(struct kref *users)
@@ -155,22 +88,26 @@ static void reset(struct port *port)
 	spin_unlock_irqrestore(&port->events, flags);
 	if (!port->ntb)
 		return;
-	ntb_link_disable(port->ntb);
+	bridge_link(port->bridge, port, false);
 	for (window = 0; window < port->windows; window++) {
-		free_inbound(port, window);
+		windows_free(port, window);
 		port->inbound[window].wanted = 0;
 	}
+	/* What is not settled with the peer yet. */
+	life_step(port);
 }
 
 void port_gone(struct port *port)
 {
-	ntb_clear_ctx(port->ntb);
 	mutex_lock(&port->lock);
 	reset(port);
-	forget_windows(port);
+	/* Nobody stores by a bridge without a link. */
+	ntb_link_disable(port->ntb);
+	port->words.exposed = false;
+	windows_free_stale(port);
+	windows_forget(port);
 	port->ntb = NULL;
 	mutex_unlock(&port->lock);
-	life_detach(port);
 	wake_up_interruptible(&port->readers);
 }
 
@@ -206,7 +143,6 @@ void port_disown(struct port *port)
 
 int port_info(struct port *port, struct crosslane_ntb_info *info)
 {
-	resource_size_t align, max;
 	u32 window;
 
 	lockdep_assert_held(&port->lock);
@@ -214,16 +150,14 @@ int port_info(struct port *port, struct crosslane_ntb_info *info)
 	info->version = CROSSLANE_NTB_VERSION;
 	info->windows = port->windows;
 	info->copy_max = port->copies ? COPY_MAX : 0;
+	info->port = ntb_port_number(port->ntb);
+	info->peer_port = ntb_peer_port_number(port->ntb, port->peer);
 	for (window = 0; window < port->windows; window++) {
 		struct crosslane_ntb_window *to = &info->window[window];
 
 		to->inbound_len = port->inbound[window].wanted;
-		to->outbound_len = port->outbound[window].len - reserved(window);
-		/* Bridges know this while the link is up. */
-		if (ntb_mw_get_align(port->ntb, PEER, window, NULL, &align, &max))
-			continue;
-		max = rounddown(max, max_t(u64, align, PAGE_SIZE));
-		to->inbound_max = max > reserved(window) ? max - reserved(window) : 0;
+		to->outbound_len = port->outbound[window].len - windows_reserved(window);
+		to->inbound_max = windows_inbound_max(port, window);
 	}
 	return 0;
 }
@@ -238,105 +172,13 @@ static bool has_segments(struct port *port, u32 window, u32 side)
 	return false;
 }
 
-/*
- * As allocate(), where the DMA interface has no memory of this length in one piece: without an IOMMU, and with caches that see what devices
- * store. The device must address the pages themselves, since nobody would copy what the peer stores into a bounce buffer.
- */
-static int allocate_contiguous(struct port *port, struct port_inbound *inbound, u64 len, u64 align)
-{
-	struct device *device = &port->ntb->pdev->dev;
-	struct page *pages;
-	dma_addr_t dma;
-
-	if (get_dma_ops(device) || !dev_is_dma_coherent(device) || time_before(jiffies, port->search_again))
-		return -ENOMEM;
-	pages = contiguous_alloc(len, align, dma_get_mask(device), dev_to_node(device));
-	if (!pages) {
-		port->search_again = jiffies + SEARCH_PAUSE;
-		return -ENOMEM;
-	}
-	dma = dma_map_page_attrs(device, pages, 0, len, DMA_BIDIRECTIONAL, DMA_ATTR_SKIP_CPU_SYNC);
-	inbound->allocated_len = len;
-	inbound->allocated_dma = dma;
-	inbound->allocated = page_address(pages);
-	if (!dma_mapping_error(device, dma) && dma == phys_to_dma(device, page_to_phys(pages)) && IS_ALIGNED(dma, align)) {
-		memset(inbound->allocated, 0, len);
-		inbound->contiguous = true;
-		return 0;
-	}
-	if (dma_mapping_error(device, dma))
-		contiguous_free(pages, len);
-	else
-		free_contiguous(device, inbound);
-	inbound->allocated = NULL;
-	return -ENOMEM;
-}
-
-/* Memory whose address on the bus is a multiple of `align`. */
-static int allocate(struct port *port, struct port_inbound *inbound, u64 len, u64 align)
-{
-	struct device *device = &port->ntb->pdev->dev;
-	size_t longer;
-
-	inbound->contiguous = false;
-	inbound->allocated_len = len;
-	inbound->allocated = dma_alloc_coherent(device, len, &inbound->allocated_dma, GFP_KERNEL | __GFP_NOWARN);
-	if (inbound->allocated && !IS_ALIGNED(inbound->allocated_dma, align)) {
-		dma_free_coherent(device, len, inbound->allocated, inbound->allocated_dma);
-		inbound->allocated = NULL;
-		if (check_add_overflow((size_t)len, (size_t)align, &longer))
-			return -EINVAL;
-		inbound->allocated_len = longer;
-		inbound->allocated = dma_alloc_coherent(device, longer, &inbound->allocated_dma,
-							GFP_KERNEL | __GFP_NOWARN);
-	}
-	if (!inbound->allocated && allocate_contiguous(port, inbound, len, align))
-		return -ENOMEM;
-	inbound->dma = ALIGN(inbound->allocated_dma, align);
-	inbound->memory = (u8 *)inbound->allocated + (inbound->dma - inbound->allocated_dma);
-	inbound->len = len;
-	return 0;
-}
-
-/* Gives a window the memory that its owner wants; the bridge's link is up. */
-static int allocate_wanted(struct port *port, u32 window)
-{
-	struct port_inbound *inbound = &port->inbound[window];
-	resource_size_t address_align, align, max;
-	u64 len;
-	int error;
-
-	error = ntb_mw_get_align(port->ntb, PEER, window, &address_align, &align, &max);
-	if (error)
-		return error;
-	/* What the bridge translates may have to be longer than what the owner wants. */
-	len = roundup(inbound->wanted + reserved(window), max_t(u64, align, PAGE_SIZE));
-	if (len > max)
-		return -EINVAL;
-	return allocate(port, inbound, len, max_t(u64, address_align, PAGE_SIZE));
-}
-
-int port_set_translation(struct port *port, u32 window)
-{
-	struct port_inbound *inbound = &port->inbound[window];
-	int error = 0;
-
-	if (!inbound->wanted)
-		return 0;
-	if (!inbound->allocated)
-		error = allocate_wanted(port, window);
-	if (!error)
-		error = ntb_mw_set_trans(port->ntb, PEER, window, inbound->dma, inbound->len);
-	if (error)
-		free_inbound(port, window);
-	return error;
-}
-
 /* Longer than any bridge's window. */
 #define WANTED_MAX BIT_ULL(46)
 
 int port_translate(struct port *port, u32 window, u64 len)
 {
+	/* Of the memory behind this one a peer that translates hears before a life, only. */
+	bool told = !window || port->bridge->outbound;
 	int error = 0;
 
 	lockdep_assert_held(&port->lock);
@@ -344,15 +186,15 @@ int port_translate(struct port *port, u32 window, u64 len)
 		return -ENXIO;
 	if (!PAGE_ALIGNED(len) || len > WANTED_MAX)
 		return -EINVAL;
-	if (has_segments(port, window, CROSSLANE_NTB_INBOUND) || (!window && port->control.own))
+	if (has_segments(port, window, CROSSLANE_NTB_INBOUND) || (told && port->control.own))
 		return -EBUSY;
-	if (!window)
+	if (told)
 		life_end(port);
-	free_inbound(port, window);
+	windows_free(port, window);
 	port->inbound[window].wanted = len;
 	/* Otherwise when the link comes up. */
-	if (window && port->control.own)
-		error = port_set_translation(port, window);
+	if (port->ready)
+		error = windows_set(port, window);
 	if (error)
 		port->inbound[window].wanted = 0;
 	life_step(port);
@@ -378,7 +220,7 @@ static struct segment *overlapping(struct port *port, const struct crosslane_ntb
 static struct segment *carve_outbound(struct port *port, const struct crosslane_ntb_range *range)
 {
 	struct port_outbound *outbound = &port->outbound[range->window];
-	u64 skip = reserved(range->window);
+	u64 skip = windows_reserved(range->window);
 
 	if (!fits(range->offset, range->len, outbound->len - skip))
 		return ERR_PTR(-EINVAL);
@@ -388,7 +230,7 @@ static struct segment *carve_outbound(struct port *port, const struct crosslane_
 static struct segment *carve_inbound(struct port *port, const struct crosslane_ntb_range *range)
 {
 	struct port_inbound *inbound = &port->inbound[range->window];
-	u64 skip = reserved(range->window);
+	u64 skip = windows_reserved(range->window);
 
 	if (!inbound->allocated || !fits(range->offset, range->len, inbound->len - skip))
 		return ERR_PTR(-EINVAL);
@@ -440,7 +282,7 @@ int port_link(struct port *port, bool on)
 	if (!on)
 		life_end(port);
 	life_step(port);
-	return on ? ntb_link_enable(port->ntb, NTB_SPEED_AUTO, NTB_WIDTH_AUTO) : ntb_link_disable(port->ntb);
+	return bridge_link(port->bridge, port, on);
 }
 
 int port_read_pad(struct port *port, u32 index, u32 *value)

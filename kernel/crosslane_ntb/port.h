@@ -5,6 +5,8 @@
 #include "control.h"
 #include "crosslane_ntb.h"
 #include "wakers.h"
+#include "windows.h"
+#include "words.h"
 
 #include <linux/kref.h>
 #include <linux/list.h>
@@ -14,41 +16,24 @@
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
+struct bridge;
 struct ntb_dev;
 
 /*
- * Memory of this host behind one inbound window. How it must be aligned a bridge tells while its link is up: what the owner wants before is
- * allocated then.
- */
-struct port_inbound {
-	u64 wanted;	/* by the owner; 0: none */
-	void *allocated;
-	dma_addr_t allocated_dma;
-	size_t allocated_len;
-	bool contiguous;	/* of pages in one piece, not by the DMA interface */
-	u8 *memory;	/* the aligned part, for the bridge to translate to */
-	dma_addr_t dma;
-	u64 len;	/* of that part; the owner's and the modules' own */
-};
-
-/* The peer's memory as this host addresses it. */
-struct port_outbound {
-	phys_addr_t base;
-	u64 len;
-	/* Mapped by the kernel too: that is what tells x86 that this memory is write-combined, in programs as well. */
-	void __iomem *memory;
-};
-
-/*
- * One end of a cable.
+ * One end of a cable: of a bridge to one of its peers.
  *
  * The link has lives. A bridge's own link state is not enough for one: a host that was reset comes back with the link up and memory of a
  * new life, and its peer may have missed that it was away. So each end takes a session number whenever it is ready for a life, tells the
- * peer by the bridge's scratchpad 0 (its session << 16 | the peer's session that it has accepted), and a life is while both have accepted
- * each other's. Who is ready has its windows translated and its control memory zeroed.
+ * peer that number and the peer's that it has accepted (words.h), and a life is while both have accepted each other's. Who is ready has
+ * memory behind its windows, translated if its own bridge does that, and its control memory zeroed. Who accepts has its own bridge
+ * translate to the peer's memory, if that is how it is done.
  */
 struct port {
 	struct kref users;	/* the bridge's driver, the open device, bells */
+	struct bridge *bridge;
+	int peer;		/* the bridge's index of it */
+	u32 number, own_number;	/* see struct bridge */
+	bool linked;		/* bridge->lock: wants the bridge's link */
 	struct mutex lock;	/* all up to `step` */
 	struct ntb_dev *ntb;	/* NULL when the bridge has gone */
 	bool owned;		/* some process has the device open */
@@ -56,6 +41,8 @@ struct port {
 	bool ready;
 	u16 sessions;		/* the last session number that was taken */
 	u16 session, accepted;	/* of this life, or the next; 0: none */
+	u16 translated;		/* the peer's session whose memory this end translates outbound windows to; 0: none */
+	struct words words;
 	u32 windows;
 	struct port_inbound inbound[CROSSLANE_NTB_WINDOWS];
 	struct port_outbound outbound[CROSSLANE_NTB_WINDOWS];
@@ -67,7 +54,7 @@ struct port {
 	struct control_state control;
 	struct wakers wakers;
 	struct work_struct wakes;	/* serves wakes, which an interrupt cannot */
-	u64 data_bell, session_bell;	/* the bridge's doorbells: for `control`, and for a new session word */
+	u64 data_bell, session_bell;	/* the bridge's doorbells that the peer hears: for `control`, and for a new session word */
 
 	spinlock_t events;	/* all below; taken in interrupts */
 	bool up;
@@ -80,7 +67,10 @@ struct port {
 	wait_queue_head_t readers;
 };
 
-struct port *port_new(struct ntb_dev *ntb);
+/* NULL if there is no memory. */
+struct port *port_new(struct bridge *bridge, int peer);
+/* The bridge has shared out what it has: finds the port's windows. */
+int port_open(struct port *port);
 void port_put(struct port *port);
 /* The bridge goes away: all segments end, and the owner's calls fail with ENODEV. */
 void port_gone(struct port *port);
@@ -105,8 +95,6 @@ int port_drop_waker(struct port *port, u32 handle);
 int port_bell(struct port *port, u32 handle);
 /* Wakes a sleeper of the peer; false behind the life. In any context. */
 bool port_wake(struct port *port, u64 life, u32 handle);
-/* Has the bridge translate the window to the memory that the owner wants behind it, which is allocated if it was not yet. */
-int port_set_translation(struct port *port, u32 window);
 /* The next event; false if there is none. */
 bool port_event(struct port *port, struct crosslane_ntb_event *event);
 bool port_has_event(struct port *port);

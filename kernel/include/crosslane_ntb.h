@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
- * /dev/crosslane0, ..: one end of an NTB cable, as the kernel module crosslane_ntb gives it to the Crosslane daemon.
+ * /dev/crosslane0, ..: one end of an NTB cable, to one peer, as the kernel module crosslane_ntb gives it to the Crosslane daemon.
  *
  * One process at a time has the device open, and owns all that it makes by it: closing the device, or dying, takes everything
  * back. All numbers are in the host's byte order; all lengths and offsets are bytes. Reserved fields must be 0.
@@ -12,7 +12,7 @@
 #include <linux/types.h>
 
 /* Version of this interface. Only a module of the same version serves a daemon: CROSSLANE_NTB_INFO says it. */
-#define CROSSLANE_NTB_VERSION 2
+#define CROSSLANE_NTB_VERSION 3
 /* Most memory windows of a port. */
 #define CROSSLANE_NTB_WINDOWS 8
 /* Scratchpads and doorbells of every port: the modules make them of memory where a bridge has fewer. */
@@ -34,12 +34,14 @@ struct crosslane_ntb_info {
 	__u32 windows;		/* how many of window[] there are */
 	struct crosslane_ntb_window window[CROSSLANE_NTB_WINDOWS];
 	__u64 copy_max;		/* longest CROSSLANE_NTB_COPY; 0: this port has no DMA engine */
+	__s32 port, peer_port;	/* the bridge's numbers of this end and of the peer; where there are two ends, both may be 0 */
 };
 
 /*
  * Memory of the host's own, whole pages, for the peer to store into; len 0 takes it away. Before the link is up it is only noted, and
  * what cannot be had keeps the link down, with a line in the kernel's log. EBUSY while segments are carved from it, and, for window 0,
- * while the link is up: the modules keep a part of that for themselves, and no link comes up without it.
+ * while the link is up: the modules keep a part of that for themselves, and no link comes up without it. So for all windows where the
+ * bridge translates outbound windows only, since then the peer has to know of the memory before the link is up.
  */
 struct crosslane_ntb_translate {
 	__u32 window;

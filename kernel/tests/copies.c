@@ -310,7 +310,7 @@ void copies_are_over_when_the_owner_goes(void)
 	struct views views = begin();
 
 	copies_are_over_with(&views, owner_closes, views.in);
-	a = open("/dev/crosslane0", O_RDWR);
+	a = open(device_a, O_RDWR);
 	CHECK(a >= 0);
 }
 

@@ -254,7 +254,7 @@ static void random_file_call(struct fuzzer *fuzzer)
 		keep(fuzzer, below(fuzzer, 2) ? eventfd(0, EFD_NONBLOCK) : waker_socket());
 		break;
 	case 3:
-		keep(fuzzer, open(below(fuzzer, 2) ? "/dev/crosslane0" : "/dev/crosslane1", O_RDWR | O_NONBLOCK));
+		keep(fuzzer, open(below(fuzzer, 2) ? device_a : device_b, O_RDWR | O_NONBLOCK));
 		break;
 	case 4:
 		/* Two names of a device, in the table of descriptors that die. */

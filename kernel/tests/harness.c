@@ -5,6 +5,23 @@ const char *test;
 int failures;
 jmp_buf failed;
 int a = -1, b = -1;
+char device_a[32] = "/dev/crosslane0", device_b[32] = "/dev/crosslane1";
+
+void choose_devices(void)
+{
+	const char *ends = getenv("ENDS");
+	int first, second;
+
+	if (!ends || sscanf(ends, "%d %d", &first, &second) != 2)
+		return;
+	snprintf(device_a, sizeof(device_a), "/dev/crosslane%d", first);
+	snprintf(device_b, sizeof(device_b), "/dev/crosslane%d", second);
+}
+
+int open_device(const char *name)
+{
+	return open(name, O_RDWR | O_CLOEXEC);
+}
 
 /* The next event of a port; its kind 0 if there is none within `ms`. */
 struct crosslane_ntb_event event_within(int port, int ms)
@@ -56,8 +73,8 @@ volatile uint64_t *map(int segment, uint64_t len)
 /* Opens both ends, brings the link up and gives each end's window 0 memory. */
 void up(void)
 {
-	a = open("/dev/crosslane0", O_RDWR | O_CLOEXEC);
-	b = open("/dev/crosslane1", O_RDWR | O_CLOEXEC);
+	a = open_device(device_a);
+	b = open_device(device_b);
 	CHECK(a >= 0 && b >= 0);
 	CHECK(!translate(a, 0, WINDOW) && !translate(b, 0, WINDOW));
 	CHECK(!link_port(a, 1) && !link_port(b, 1));

@@ -30,8 +30,9 @@
 extern const char *test;
 extern int failures;
 extern jmp_buf failed;
-/* The two ends. */
+/* The two ends, and their devices: /dev/crosslane0 and 1, or those that ENDS in the environment says (`ENDS="0 2"`). */
 extern int a, b;
+extern char device_a[], device_b[];
 
 #define CHECK(what)                                                                           \
 	do {                                                                                  \
@@ -51,6 +52,10 @@ struct views {
 /* The next event of a port; its kind is 0 if there is none in time (`event`: 20 s, for what must come). */
 struct crosslane_ntb_event event_within(int port, int ms);
 struct crosslane_ntb_event event(int port);
+/* An end's device, opened. */
+int open_device(const char *name);
+/* Reads ENDS. */
+void choose_devices(void);
 int link_port(int port, uint32_t on);
 int translate(int port, uint32_t window, uint64_t len);
 int carve(int port, uint32_t side, uint64_t offset, uint64_t len);
@@ -73,6 +78,8 @@ void one_process_owns_a_port(void);
 void ranges_of_one_side_do_not_overlap(void);
 void bad_ranges_are_refused(void);
 void memory_in_use_is_not_taken_away(void);
+void memory_that_cannot_be_is_refused(void);
+void memory_that_was_told_stays_while_the_link_is_up(void);
 void pages_cannot_be_pinned(void);
 /* isolation.c */
 void no_byte_beside_a_mapping_is_reached(void);
@@ -115,6 +122,15 @@ void late_stores_are_there_when_their_doorbell_is(void);
 void late_stores_land_in_their_order(void);
 void late_store_of_a_value_that_was_taken_lands_again(void);
 void late_stores_do_not_land_in_the_next_life(void);
+/* peers.c: on three ends, each joined with each other. */
+void each_device_leads_to_one_peer(void);
+void stores_reach_that_peer_and_no_other(void);
+void life_of_one_peer_ends_alone(void);
+void bells_ring_at_one_peer(void);
+void owner_of_one_peer_that_is_killed_leaves_the_others(void);
+/* hostile.c */
+void places_that_cannot_be_are_refused(void);
+void messages_without_end_keep_nobody(void);
 /* between.c */
 void stores_and_bells_reach_another_machine(void);
 void segments_end_when_the_other_machine_leaves(void);

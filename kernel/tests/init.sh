@@ -258,6 +258,139 @@ hard() {
     test_that nothing_was_complained_of no_complaints
 }
 
+# With message registers: what one end of ntb_tool writes to a register the other one reads, and a register that is full takes no more.
+tool_messages() {
+    load ntb_tool && sleep 0.5 || return
+    set -- "$debug"/ntb_tool/*
+    echo 1 >"$1/link" && echo 1 >"$2/link" && sleep 0.5 && echo 0x1234 >"$1/peer0/msg1" || return
+    grep -q "^0x00001234<-0" "$2/msg1" && [ "$(cat "$2/msg_sts")" = 0x2 ] || { cat "$2/msg1" "$2/msg_sts"; return 1; }
+    echo 0x5678 >"$1/peer0/msg1"
+    grep -q "^0x00001234<-0" "$2/msg1" && [ "$(cat "$1/msg_sts")" = 0x20 ] || { cat "$2/msg1" "$1/msg_sts"; return 1; }
+    echo "c 0x2" >"$2/msg_sts" && echo "c 0x20" >"$1/msg_sts" && echo 0x5678 >"$1/peer0/msg1" || return
+    grep -q "^0x00005678<-0" "$2/msg1" && [ "$(cat "$1/msg_sts")" = 0x0 ] || { cat "$2/msg1" "$1/msg_sts"; return 1; }
+    rmmod ntb_tool
+}
+
+# ntb_tool sees each of three ends' two peers, and messages say who sent them.
+tool_peers() {
+    load ntb_tool && sleep 0.5 || return
+    set -- "$debug"/ntb_tool/*
+    for end in "$@"; do echo 1 >"$end/link"; done
+    sleep 0.5
+    for end in "$@"; do
+        [ "$(cat "$end/peer0/link" "$end/peer1/link")" = "$(printf 'Y\nY')" ] || { cat "$end"/peer?/link; return 1; }
+    done
+    echo 0x11 >"$1/peer1/msg0" && echo 0x22 >"$2/peer1/msg1" || return
+    grep -q "^0x00000011<-0" "$3/msg0" && grep -q "^0x00000022<-1" "$3/msg1" || { cat "$3"/msg?; return 1; }
+    echo "c 0x3" >"$3/msg_sts" || return
+    echo 0 >"$2/link" && sleep 0.5
+    [ "$(cat "$1/peer0/link" "$1/peer1/link")" = "$(printf 'N\nY')" ] || { cat "$1"/peer?/link; return 1; }
+    rmmod ntb_tool
+}
+
+# ntb_transport wants scratchpads, and bridges that translate their own windows.
+transport_refused() {
+    load ntb_transport && sleep 0.5 || return
+    if ls -d /sys/bus/ntb/drivers/ntb_transport/584c*; then return 1; fi
+    rmmod ntb_transport
+}
+
+# The device's tests, and the port's, in $1, on what is loaded; the rest are words for the test program.
+device_tests() {
+    prefix=$1
+    shift
+    load crosslane_ntb
+    segments "$@" | grep -E '^(ok|FAILED) ' | sed "s/ /&${prefix}_/"
+    test_that "${prefix}_kernel_port_passes_the_conformance_suite" kernel-port --nocapture
+    test_that "${prefix}_crosslane_ntb_is_unloaded" rmmod crosslane_ntb
+}
+
+# Stock ntb_perf, on registers that are empty: it loses a command if ntb_pingpong has left a message in its register.
+fresh_perf() {
+    prefix=$1
+    shift
+    load_pair "$@"
+    test_that "${prefix}_stock_perf" perf
+}
+
+# Bridges without scratchpads, but with message registers.
+messages() {
+    load_pair scratchpads=0 messages=1 doorbells=1
+    device_tests messages
+    rmmod ntb_soft
+    load_pair scratchpads=0 messages=4
+    test_that messages_stock_pingpong pingpong
+    rmmod ntb_soft
+    fresh_perf messages scratchpads=0 messages=4
+    test_that messages_stock_tool tool_messages
+    test_that messages_stock_transport_is_refused transport_refused
+    rmmod ntb_soft
+}
+
+# Bridges that translate the windows that they store through, only.
+outbound() {
+    load_pair scratchpads=0 messages=4 outbound_translation=1
+    device_tests outbound outbound
+    test_that outbound_stock_pingpong pingpong
+    rmmod ntb_soft
+    fresh_perf outbound scratchpads=0 messages=4 outbound_translation=1
+    test_that outbound_stock_transport_is_refused transport_refused
+    rmmod ntb_soft
+}
+
+# A peer that says nonsense: ntb_tool has the other end of a pair, and what it does is the test program's.
+hostile() {
+    load_pair scratchpads=0 messages=4 outbound_translation=1
+    load crosslane_ntb
+    echo 584c:00:01.0 >/sys/bus/ntb/drivers/crosslane_ntb/unbind
+    load ntb_tool
+    segments hostile | grep -E '^(ok|FAILED) '
+    dmesg | grep -q "window 0 cannot lead to 1099511627776 bytes" || echo "FAILED hostile: nothing was said of a window that is too long"
+    rmmod ntb_tool
+    echo 584c:00:01.0 >/sys/bus/ntb/drivers/crosslane_ntb/bind
+    segments cycle | grep -E '^(ok|FAILED) ' | sed 's/ /&behind_a_hostile_peer_/'
+    rmmod crosslane_ntb && rmmod ntb_soft
+}
+
+# Three ends, each joined with each other.
+three() {
+    load_pair peers=2 windows=4 window_len=0x100000
+    load crosslane_ntb
+    segments peers | grep -E '^(ok|FAILED) ' | sed 's/ /&three_/'
+    rmmod crosslane_ntb && rmmod ntb_soft
+    load_pair peers=2 windows=2 window_len=0x100000 scratchpads=0 messages=2 doorbells=2 outbound_translation=1
+    load crosslane_ntb
+    segments peers | grep -E '^(ok|FAILED) ' | sed 's/ /&three_outbound_/'
+    rmmod crosslane_ntb && rmmod ntb_soft
+    load_pair peers=2 windows=4 window_len=0x100000
+    test_that three_stock_pingpong pingpong
+    rmmod ntb_soft
+    load_pair peers=2 messages=2
+    test_that three_stock_tool tool_peers
+    rmmod ntb_soft
+}
+
+bad_shapes() {
+    for bad in messages=9 peers=0 peers=4 "peers=3 windows=2" "scratchpads=0 outbound_translation=1"; do
+        # shellcheck disable=SC2086 # several parameters
+        if load_pair $bad; then echo "$bad was taken"; return 1; fi
+    done
+    for bad in messages=1 peers=2 outbound_translation=1; do
+        if load ntb_soft $bad; then echo "$bad was taken without base"; return 1; fi
+    done
+}
+
+# Bridges of other shapes.
+shapes() {
+    load ntb
+    test_that shapes_that_cannot_be_are_refused bad_shapes
+    messages
+    outbound
+    hostile
+    three
+    test_that nothing_was_complained_of no_complaints
+}
+
 # One cycle: load, a link down and up, a process that is killed while it maps segments, and unload; every other time the bridge goes first.
 cycle() {
     load_pair window_len=0x100000 && load crosslane_ntb && segments cycle || return
@@ -413,6 +546,7 @@ case $(cat /proc/cmdline) in
 *role=streams*) streams ;;
 *role=hard*) hard ;;
 *role=late*) late ;;
+*role=shapes*) shapes ;;
 *role=abuse*) abuse ;;
 *role=first*) between first ;;
 *role=second*) between second ;;

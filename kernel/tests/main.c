@@ -3,6 +3,9 @@
  * Tests of crosslane_ntb by its device.
  *
  *   segments          on a pair of bridges in one kernel, both ends in this program
+ *   segments outbound the same, on bridges that translate outbound windows only
+ *   segments peers    on three ends in one kernel, each joined with each other
+ *   segments hostile  on a pair that translates outbound windows only, whose second end stock ntb_tool has
  *   segments first    on one end of a cable to another machine, where `segments second` runs
  *
  *   segments copies   on a pair, with the DMA engine dma_soft
@@ -39,7 +42,7 @@ static const struct test alone[] = {
 	TEST(one_process_owns_a_port),
 	TEST(ranges_of_one_side_do_not_overlap),
 	TEST(bad_ranges_are_refused),
-	TEST(memory_in_use_is_not_taken_away),
+	TEST(memory_that_cannot_be_is_refused),
 	TEST(pages_cannot_be_pinned),
 	TEST(no_byte_beside_a_mapping_is_reached),
 	TEST(mremap_and_offsets_reach_nothing_more),
@@ -58,6 +61,23 @@ static const struct test alone[] = {
 	TEST(flood_of_bells_loses_none),
 	TEST(bells_end_with_the_links_life),
 	TEST(copies_need_a_dma_engine),
+};
+
+/* Which of them, depends on who translates. */
+static const struct test inbound[] = { TEST(memory_in_use_is_not_taken_away) };
+static const struct test outbound[] = { TEST(memory_that_was_told_stays_while_the_link_is_up) };
+
+static const struct test peers[] = {
+	TEST(each_device_leads_to_one_peer),
+	TEST(stores_reach_that_peer_and_no_other),
+	TEST(life_of_one_peer_ends_alone),
+	TEST(bells_ring_at_one_peer),
+	TEST(owner_of_one_peer_that_is_killed_leaves_the_others),
+};
+
+static const struct test hostile[] = {
+	TEST(places_that_cannot_be_are_refused),
+	TEST(messages_without_end_keep_nobody),
 };
 
 static const struct test copies[] = {
@@ -143,6 +163,7 @@ static int run_here(const char *name, unsigned seconds, uint64_t seed)
 int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	choose_devices();
 	if (argc > 1 && !strcmp(argv[1], "first"))
 		RUN(first, 0);
 	else if (argc > 1 && !strcmp(argv[1], "copies"))
@@ -159,9 +180,15 @@ int main(int argc, char **argv)
 		return run_here("hold", 0, 0);
 	else if (argc > 2 && !strcmp(argv[1], "fuzz"))
 		return run_here("random_calls_break_nothing", atoi(argv[2]), argc > 3 ? strtoull(argv[3], NULL, 0) : (uint64_t)time(NULL));
-	else if (argc > 1)
+	else if (argc > 1 && !strcmp(argv[1], "peers"))
+		RUN(peers, 0);
+	else if (argc > 1 && !strcmp(argv[1], "hostile"))
+		RUN(hostile, 0);
+	else if (argc > 1 && !strcmp(argv[1], "second"))
 		RUN(second, 0);
+	else if (argc > 1 && !strcmp(argv[1], "outbound"))
+		RUN(alone, 1), RUN(outbound, 1);
 	else
-		RUN(alone, 1);
+		RUN(alone, 1), RUN(inbound, 1);
 	return any_failed;
 }

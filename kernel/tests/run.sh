@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the kernel modules, and the kernel's own NTB drivers beside them, for Debian's kernel, and tests them in a virtual machine.
 #
-#   kernel/tests/run.sh [streams|alone|hard|late|abuse|two]..             the machines' consoles are left in target/kernel/*.log
+#   kernel/tests/run.sh [streams|alone|hard|late|shapes|abuse|two]..             the machines' consoles are left in target/kernel/*.log
 #   ABUSE='fuzz_seconds=600 cycles=500' ABUSE_LIMIT=7200 kernel/tests/run.sh     random calls and cycles for longer; fuzz_seed=NUMBER
 #
 # Needs Debian 12 and its packages that scripts/install-packages.sh installs by the word vm; no root, no KVM. The kernel's image and its
@@ -120,8 +120,8 @@ wanted() {
 
 roles=("$@")
 for role in "${roles[@]}"; do
-    if [[ " streams alone hard late abuse two " != *" $role "* ]]; then
-        echo "no machine is called $role: streams, alone, hard, late, abuse, two" >&2
+    if [[ " streams alone hard late shapes abuse two " != *" $role "* ]]; then
+        echo "no machine is called $role: streams, alone, hard, late, shapes, abuse, two" >&2
         exit 2
     fi
 done
@@ -161,6 +161,11 @@ if wanted late; then
     start late 'role=late memmap=64M$0x10000000'
     finish
     count late
+fi
+if wanted shapes; then
+    start shapes 'role=shapes memmap=64M$0x10000000'
+    finish
+    count shapes
 fi
 if wanted abuse; then
     LIMIT=${ABUSE_LIMIT:-240} start abuse "role=abuse memmap=64M\$0x10000000 ${ABUSE:-}"

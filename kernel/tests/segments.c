@@ -166,7 +166,7 @@ void segments_end_with_their_owner(void)
 	views.out[0] = 2;
 	CHECK(views.in[0] == 1);
 	CHECK(event(b).kind == CROSSLANE_NTB_LINK_DOWN);
-	a = open("/dev/crosslane0", O_RDWR);
+	a = open(device_a, O_RDWR);
 	CHECK(a >= 0);
 }
 
@@ -199,7 +199,7 @@ void owner_that_is_killed_leaves_nothing(void)
 
 void one_process_owns_a_port(void)
 {
-	CHECK(open("/dev/crosslane0", O_RDWR) < 0 && errno == EBUSY);
+	CHECK(open(device_a, O_RDWR) < 0 && errno == EBUSY);
 }
 
 void ranges_of_one_side_do_not_overlap(void)
@@ -242,10 +242,36 @@ void memory_in_use_is_not_taken_away(void)
 	CHECK(!ioctl(a, CROSSLANE_NTB_TAKE_BACK, &range));
 	CHECK(!translate(a, 1, 0));
 	CHECK(ioctl(a, CROSSLANE_NTB_CARVE, &range) < 0 && errno == EINVAL);
-	CHECK(translate(a, 1, 1UL << 40) < 0 && errno == EINVAL);
+}
+
+void memory_that_cannot_be_is_refused(void)
+{
+	CHECK(!link_port(a, 0));
+	CHECK(translate(a, 1, 1UL << 47) < 0 && errno == EINVAL);
 	CHECK(translate(a, 1, -PAGE) < 0 && errno == EINVAL);
 	CHECK(translate(a, 1, PAGE + 1) < 0 && errno == EINVAL);
 	CHECK(translate(a, 77, PAGE) < 0 && errno == ENXIO);
+}
+
+/* Where the peer translates it has been told of all memory before the link came up. */
+void memory_that_was_told_stays_while_the_link_is_up(void)
+{
+	struct crosslane_ntb_range range = { .window = 1, .side = CROSSLANE_NTB_INBOUND, .len = PAGE };
+	struct crosslane_ntb_range out = { .window = 1, .side = CROSSLANE_NTB_OUTBOUND, .len = PAGE };
+	volatile uint64_t *in, *at;
+
+	CHECK(translate(a, 0, 0) < 0 && errno == EBUSY);
+	CHECK(translate(a, 1, WINDOW) < 0 && errno == EBUSY);
+	CHECK(!link_port(a, 0) && event(a).kind == CROSSLANE_NTB_LINK_DOWN && event(b).kind == CROSSLANE_NTB_LINK_DOWN);
+	CHECK(!translate(a, 1, WINDOW) && !link_port(a, 1));
+	CHECK(event(a).kind == CROSSLANE_NTB_LINK_UP && event(b).kind == CROSSLANE_NTB_LINK_UP);
+	in = map(ioctl(a, CROSSLANE_NTB_CARVE, &range), PAGE);
+	at = map(ioctl(b, CROSSLANE_NTB_CARVE, &out), PAGE);
+	CHECK(in != MAP_FAILED && at != MAP_FAILED);
+	at[0] = 1;
+	__builtin_ia32_sfence();
+	CHECK(in[0] == 1);
+	CHECK(translate(a, 1, 0) < 0 && errno == EBUSY);
 }
 
 /* Nobody keeps a page of a window by pinning it. */

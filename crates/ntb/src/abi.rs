@@ -3,7 +3,7 @@
 use rustix::ioctl::{Opcode, opcode};
 
 /// Version of the interface; a module of another one is refused.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Most memory windows of a port.
 pub const WINDOWS: usize = 8;
 /// Scratchpads of a port.
@@ -37,6 +37,10 @@ pub struct Info {
     pub window: [Window; WINDOWS],
     /// Longest copy by a DMA engine, bytes; 0: this port has none.
     pub copy_max: u64,
+    /// The bridge's number of this end; where there are two ends, both may be 0.
+    pub port: i32,
+    /// The bridge's number of the peer.
+    pub peer_port: i32,
 }
 
 /// `struct crosslane_ntb_translate`.

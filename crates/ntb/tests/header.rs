@@ -33,7 +33,7 @@ fn count(things: usize) -> u32 {
 fn abi_is_the_header() {
     let mut out = (String::new(), String::new());
     fields!(out, "window", Window: inbound_max, inbound_len, outbound_len);
-    fields!(out, "info", Info: version, windows, window, copy_max);
+    fields!(out, "info", Info: version, windows, window, copy_max, port, peer_port);
     fields!(out, "translate", Translate: window, reserved, len);
     fields!(out, "range", Range: window, side, offset, len);
     fields!(out, "register", Register: index, value);
