@@ -391,9 +391,16 @@ shapes() {
     test_that nothing_was_complained_of no_complaints
 }
 
+# The pair of the command line's words shape= and ends=: parameters of ntb_soft, and two devices of one cable, with commas.
+load_shape() {
+    export ENDS="$(word ends 0,1 | tr , ' ')"
+    # shellcheck disable=SC2046 # several parameters
+    load_pair window_len=0x100000 $(word shape | tr , ' ')
+}
+
 # One cycle: load, a link down and up, a process that is killed while it maps segments, and unload; every other time the bridge goes first.
 cycle() {
-    load_pair window_len=0x100000 && load crosslane_ntb && segments cycle || return
+    load_shape && load crosslane_ntb && segments cycle || return
     segments hold >/run/hold &
     holder=$!
     for _ in $(seq 100); do grep -q holds /run/hold && break; sleep 0.1; done
@@ -439,7 +446,7 @@ abuse() {
     echo 10 >/proc/sys/kernel/hung_task_check_interval_secs
     load ntb
     load dma_soft
-    load_pair window_len=0x100000
+    load_shape
     load crosslane_ntb
     segments fuzz "$(word fuzz_seconds 20)" $(word fuzz_seed '')
     test_that modules_unload_behind_random_calls eval 'rmmod crosslane_ntb && rmmod ntb_soft'

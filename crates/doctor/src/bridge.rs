@@ -51,7 +51,7 @@ fn bridge(tree: &Tree, function: &Function, family: Family, iommu: &Iommu, found
         format!("{} ({:04x}:{:04x})", family.name, function.vendor, function.device),
     ));
     found.extend(support(family));
-    if family.support == Support::Possible {
+    if family.support != Support::NoDriver {
         found.push(driver(function, family));
     }
     links(function, found);
@@ -66,16 +66,15 @@ fn bridge(tree: &Tree, function: &Function, family: Family, iommu: &Iommu, found
 }
 
 fn support(family: Family) -> Option<Finding> {
-    let finding = |seen: &str| Finding::new(Check::Support, Severity::Error, seen);
     match family.support {
         Support::Possible => None,
-        Support::NoScratchpads => Some(
-            finding("Linux' driver for this family has message registers and no scratchpads")
-                .why("`crosslane_ntb` needs a scratchpad, and refuses this bridge")
-                .fix("use a bridge of another family (docs/hardware.md)"),
+        Support::NeighbourTranslates => Some(
+            Finding::new(Check::Support, Severity::Warning, "a neighbour's side of this bridge sets where its stores go in this machine's memory")
+                .why("without an IOMMU that translates, a neighbour reaches all of it")
+                .fix("switch the IOMMU on (docs/hardware.md), or connect only machines that trust each other"),
         ),
         Support::NoDriver => Some(
-            finding("Linux has no NTB driver for this family")
+            Finding::new(Check::Support, Severity::Error, "Linux has no NTB driver for this family")
                 .why("`crosslane_ntb` works on the drivers below drivers/ntb/hw of the kernel")
                 .fix("use a bridge of another family (docs/hardware.md)"),
         ),

@@ -119,7 +119,7 @@ fn client(tree: &Tree, name: &str, loaded: bool) -> Option<Finding> {
             .why("a bridge has one client at a time")
             .fix(format!("if it shall be Crosslane's: `rmmod {other}` (and what builds on it, as ntb_netdev), then `modprobe {MODULE}`")),
         None if loaded => Finding::new(Check::Client, Severity::Warning, "no client has this NTB device, although the module is loaded")
-            .why("the module refuses a bridge with fewer than one scratchpad and two doorbells, and windows that it cannot have memory for")
+            .why("the module refuses a bridge with neither a scratchpad for each peer nor a message register, or too few doorbells or windows, and windows that it cannot have memory for")
             .fix(format!("`dmesg | grep -e ntb -e {MODULE}` says why")),
         None => return None,
     };

@@ -14,8 +14,8 @@ pub(crate) enum Alignment {
 pub(crate) enum Support {
     /// As far as its driver has what the module needs. It was run on none of them.
     Possible,
-    /// The module refuses it: its driver has no scratchpads.
-    NoScratchpads,
+    /// Possible as well; where stores go in a host's memory its neighbour decides.
+    NeighbourTranslates,
     /// Linux has no driver.
     NoDriver,
 }
@@ -71,7 +71,7 @@ const IDT: Family = Family {
     function_driver: "ntb_hw_idt",
     windows: &[2, 3, 4, 5],
     alignment: Alignment::Page,
-    support: Support::NoScratchpads,
+    support: Support::NeighbourTranslates,
 };
 const PLX: Family = Family {
     name: "PLX or Broadcom switch",
