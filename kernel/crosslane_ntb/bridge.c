@@ -77,7 +77,8 @@ static int choose_words(struct bridge *bridge)
 	if (bridge->outbound)
 		dev_err(&ntb->dev, "this bridge's peer translates its windows, and it has no message register to tell it where to\n");
 	else
-		dev_err(&ntb->dev, "this bridge has neither a scratchpad for each of its peers (%u) nor a message register\n", bridge->peers);
+		dev_err(&ntb->dev, "this bridge has neither a scratchpad for each of its %u peers nor a message register\n",
+			bridge->peers);
 	return -EOPNOTSUPP;
 }
 

@@ -12,8 +12,8 @@ struct port;
 /*
  * One NTB bridge, with a port for each of its peers.
  *
- * What a bridge has for all its peers together is shared out by numbers that all ends work out alike. Each end counts its peers in the order
- * of their port numbers: `number` is the peer's among this end's, `own_number` this end's among that peer's. Of P peers
+ * What a bridge has for all its peers together is shared out by numbers that all ends work out alike. Each end counts its peers in the
+ * order of their port numbers: `number` is the peer's among this end's, `own_number` this end's among that peer's. Of P peers
  *
  *   outbound windows    number, number + P, ... lead to the peer, which calls them own_number, own_number + P, ...
  *   scratchpads         the peer's number own_number is written here, this end's number `number` is written there

@@ -65,8 +65,8 @@ void words_hear(struct port *port, u32 message)
 	if (!item || item >= WORDS_ITEMS)
 		return;
 	WRITE_ONCE(port->words.heard[item], message);
-	/* Who is asked sees by whom. */
 	if (item == WORDS_END)
+		/* Who sees in words_asked() that it is asked sees of what. */
 		smp_store_release(&port->words.asked, true);
 }
 

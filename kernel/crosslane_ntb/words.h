@@ -70,7 +70,10 @@ void words_said(struct port *port, struct words_said *said);
 bool words_places(struct port *port, u16 session, struct words_window *windows);
 /* Tells the peer of the port's session and what it has accepted: at once if that is new, else now and again. */
 void words_tell(struct port *port, const struct words_said *said);
-/* The port's session has ended, and nothing is stored into the peer's memory any more. May wait a while until that is true of the peer, too. */
+/*
+ * The port's session has ended, and nothing is stored into the peer's memory any more. May wait a while until that is true of the peer,
+ * too.
+ */
 void words_end(struct port *port);
 /* Whether the peer waits to hear that its session has ended here; once. */
 bool words_asked(struct port *port);

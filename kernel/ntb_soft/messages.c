@@ -27,6 +27,7 @@ static u64 full(struct soft_bridge *bridge)
 	u32 i;
 
 	for (i = 0; i < bridge->shape.messages; i++)
+		/* Who sees that it is full reads what fill() has put into it. */
 		if (smp_load_acquire(&bridge->own->message[i].state) == SOFT_FULL)
 			bits |= BIT_ULL(i);
 	return bits;
@@ -74,6 +75,7 @@ static int soft_msg_clear_sts(struct ntb_dev *ntb, u64 bits)
 	emptied = full(bridge) & bits;
 	for (i = 0; i < bridge->shape.messages; i++)
 		if (emptied & BIT_ULL(i))
+			/* What was in it has been read: fill() may put in the next. */
 			smp_store_release(&bridge->own->message[i].state, SOFT_EMPTY);
 	bridge->failed &= ~bits;
 	/* What has come beside one that was there is no news. */
@@ -130,10 +132,10 @@ static bool fill(struct soft_link *link, struct soft_message *message, u32 data)
 	/* Ordered as posted writes are: behind all stores to windows that were made before. */
 	wmb();
 	if (link->bridge->posted) {
-		smp_store_release(&message->state, SOFT_POSTED);
+		WRITE_ONCE(message->state, SOFT_POSTED);
 		return true;
 	}
-	smp_store_release(&message->state, SOFT_FULL);
+	WRITE_ONCE(message->state, SOFT_FULL);
 	link->bridge->notify(link);
 	return true;
 }

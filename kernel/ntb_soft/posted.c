@@ -4,8 +4,8 @@
  *
  * What an end stores into is memory of its own then, its shadow. A thread compares each shadow now and again with what was in it at the
  * last look: where it differs somebody has stored, and that lands in the peer's memory; everywhere else the shadow follows the peer's
- * memory, for who loads through a window. Scratchpads, messages and doorbells that were set in between land behind the stores. All of a look is
- * done while every other processor stands still (stop_machine()), so that no store is seen without those that were made before it.
+ * memory, for who loads through a window. Scratchpads, messages and doorbells that were set in between land behind the stores. All of a
+ * look is done while every other processor stands still (stop_machine()), so that no store is seen without those that were made before it.
  *
  * A store of the value that is there already cannot be seen. It has to land only if the peer has changed that place, and a client that
  * knows so by the bridge knows it by a store that has landed: in a look that brought its shadow up to date. Who knows it otherwise, say a
