@@ -33,25 +33,33 @@ static void set_down(struct port *port)
 	wake_up_interruptible(&port->readers);
 }
 
-void life_end(struct port *port)
+static void end_segments(struct port *port, u32 side)
 {
 	struct segment *segment, *next;
 
+	list_for_each_entry_safe(segment, next, &port->segments, link) {
+		if (segment->side != side)
+			continue;
+		list_del(&segment->link);
+		segment_end(segment, true);
+		segment_put(segment);
+	}
+}
+
+void life_end(struct port *port)
+{
 	lockdep_assert_held(&port->lock);
 	set_down(port);
 	control_end(&port->control);
 	port->ready = false;
 	port->accepted = 0;
-	/* Before the segments, or a store could arrive between the copies of two pages. */
 	if (port->ntb)
 		windows_clear(port);
+	end_segments(port, CROSSLANE_NTB_OUTBOUND);
+	/* Before the other segments, or a store could arrive between the copies of two pages. */
 	if (port->ntb && port->session)
 		words_end(port);
-	list_for_each_entry_safe(segment, next, &port->segments, link) {
-		list_del(&segment->link);
-		segment_end(segment, true);
-		segment_put(segment);
-	}
+	end_segments(port, CROSSLANE_NTB_INBOUND);
 	wakers_clear(&port->wakers);
 }
 
