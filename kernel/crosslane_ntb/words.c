@@ -278,7 +278,8 @@ void words_tell(struct port *port, const struct words_said *said)
 {
 	struct words *words = &port->words;
 	u32 word = (u32)port->session << 16 | port->accepted;
-	bool again = !time_before(jiffies, words->told_at + msecs_to_jiffies(WORDS_AGAIN) / 2);
+	/* What is told again before all of it was told would keep the rest from registers that are slow. */
+	bool again = !words->unsaid && !time_before(jiffies, words->told_at + msecs_to_jiffies(WORDS_AGAIN) / 2);
 
 	/* Else ends that ring each other would do so without a pause. */
 	if (word == words->told && said->session == words->told_to && !again)

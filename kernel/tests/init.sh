@@ -295,14 +295,12 @@ transport_refused() {
     rmmod ntb_transport
 }
 
-# The device's tests, and the port's, in $1, on what is loaded; the rest are words for the test program.
+# The device's tests on what is loaded, named $1_..; the rest are words for the test program.
 device_tests() {
     prefix=$1
     shift
     load crosslane_ntb
     segments "$@" | grep -E '^(ok|FAILED) ' | sed "s/ /&${prefix}_/"
-    test_that "${prefix}_kernel_port_passes_the_conformance_suite" kernel-port --nocapture
-    test_that "${prefix}_crosslane_ntb_is_unloaded" rmmod crosslane_ntb
 }
 
 # Stock ntb_perf, on registers that are empty: it loses a command if ntb_pingpong has left a message in its register.
@@ -317,7 +315,7 @@ fresh_perf() {
 messages() {
     load_pair scratchpads=0 messages=1 doorbells=1
     device_tests messages
-    rmmod ntb_soft
+    rmmod crosslane_ntb && rmmod ntb_soft
     load_pair scratchpads=0 messages=4
     test_that messages_stock_pingpong pingpong
     rmmod ntb_soft
@@ -331,11 +329,20 @@ messages() {
 outbound() {
     load_pair scratchpads=0 messages=4 outbound_translation=1
     device_tests outbound outbound
+    test_that outbound_kernel_port_passes_the_conformance_suite kernel-port --nocapture
+    rmmod crosslane_ntb
     test_that outbound_stock_pingpong pingpong
     rmmod ntb_soft
     fresh_perf outbound scratchpads=0 messages=4 outbound_translation=1
     test_that outbound_stock_transport_is_refused transport_refused
     rmmod ntb_soft
+}
+
+# Messages land behind stores that land late.
+late_messages() {
+    load_pair window_len=0x100000 scratchpads=0 messages=1 outbound_translation=1 late_us=5000
+    device_tests messages late
+    rmmod crosslane_ntb && rmmod ntb_soft
 }
 
 # A peer that says nonsense: ntb_tool has the other end of a pair, and what it does is the test program's.
@@ -355,12 +362,10 @@ hostile() {
 # Three ends, each joined with each other.
 three() {
     load_pair peers=2 windows=4 window_len=0x100000
-    load crosslane_ntb
-    segments peers | grep -E '^(ok|FAILED) ' | sed 's/ /&three_/'
+    device_tests three peers
     rmmod crosslane_ntb && rmmod ntb_soft
     load_pair peers=2 windows=2 window_len=0x100000 scratchpads=0 messages=2 doorbells=2 outbound_translation=1
-    load crosslane_ntb
-    segments peers | grep -E '^(ok|FAILED) ' | sed 's/ /&three_outbound_/'
+    device_tests three_outbound peers
     rmmod crosslane_ntb && rmmod ntb_soft
     load_pair peers=2 windows=4 window_len=0x100000
     test_that three_stock_pingpong pingpong
@@ -371,7 +376,7 @@ three() {
 }
 
 bad_shapes() {
-    for bad in messages=9 peers=0 peers=4 "peers=3 windows=2" "scratchpads=0 outbound_translation=1"; do
+    for bad in messages=9 peers=0 peers=4 "peers=3 windows=2" "peers=2 late_us=1000" "scratchpads=0 outbound_translation=1"; do
         # shellcheck disable=SC2086 # several parameters
         if load_pair $bad; then echo "$bad was taken"; return 1; fi
     done
@@ -386,6 +391,7 @@ shapes() {
     test_that shapes_that_cannot_be_are_refused bad_shapes
     messages
     outbound
+    late_messages
     hostile
     three
     test_that nothing_was_complained_of no_complaints
