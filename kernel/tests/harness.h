@@ -130,6 +130,7 @@ void bells_ring_at_one_peer(void);
 void owner_of_one_peer_that_is_killed_leaves_the_others(void);
 /* hostile.c */
 void places_that_cannot_be_are_refused(void);
+void session_that_has_ended_waits_for_the_peer(void);
 void messages_without_end_keep_nobody(void);
 /* between.c */
 void stores_and_bells_reach_another_machine(void);

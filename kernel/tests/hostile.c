@@ -158,6 +158,28 @@ void places_that_cannot_be_are_refused(void)
 	CHECK(event_within(a, 0).kind == 0);
 }
 
+/* A peer that has been told where memory is may store there until it says that it does not: before that there is no other session. */
+void session_that_has_ended_waits_for_the_peer(void)
+{
+	uint16_t session;
+
+	up_alone();
+	session = told[SESSION];
+	send_item(SESSION, 21, 21);
+	listen_for(200);
+	CHECK(told[PLACES] && told[CHECK_WORD]);
+	/* Other memory: the session ends. */
+	CHECK(!translate(a, 0, WINDOW / 2));
+	listen_for(300);
+	CHECK((uint16_t)told[END] == session && (uint16_t)told[SESSION] == session);
+	send_item(ENDED, session + 1, session + 1);
+	listen_for(300);
+	CHECK((uint16_t)told[SESSION] == session);
+	send_item(ENDED, session, session);
+	listen_for(300);
+	CHECK((uint16_t)told[SESSION] != session);
+}
+
 /* As fast as they are taken, for 3 s: the port's owner is served meanwhile, and no life begins. */
 void messages_without_end_keep_nobody(void)
 {

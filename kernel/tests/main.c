@@ -77,6 +77,7 @@ static const struct test peers[] = {
 
 static const struct test hostile[] = {
 	TEST(places_that_cannot_be_are_refused),
+	TEST(session_that_has_ended_waits_for_the_peer),
 	TEST(messages_without_end_keep_nobody),
 };
 

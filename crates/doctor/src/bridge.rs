@@ -69,9 +69,13 @@ fn support(family: Family) -> Option<Finding> {
     match family.support {
         Support::Possible => None,
         Support::NeighbourTranslates => Some(
-            Finding::new(Check::Support, Severity::Warning, "a neighbour's side of this bridge sets where its stores go in this machine's memory")
-                .why("without an IOMMU that translates, a neighbour reaches all of it")
-                .fix("switch the IOMMU on (docs/hardware.md), or connect only machines that trust each other"),
+            Finding::new(
+                Check::Support,
+                Severity::Warning,
+                "a neighbour's side of this bridge sets where its stores go in this machine's memory",
+            )
+            .why("without an IOMMU that translates, a neighbour reaches all of it")
+            .fix("switch the IOMMU on (docs/hardware.md), or connect only machines that trust each other"),
         ),
         Support::NoDriver => Some(
             Finding::new(Check::Support, Severity::Error, "Linux has no NTB driver for this family")

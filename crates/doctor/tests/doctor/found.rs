@@ -137,9 +137,9 @@ fn driver_that_is_missing_or_another_is_an_error_with_the_command() {
 }
 
 #[test]
-fn bridges_that_the_module_refuses_are_an_error() {
+fn bridges_without_a_driver_are_an_error_and_those_whose_neighbour_translates_a_warning() {
     let idt = Function { ids: (0x111d, 0x8091, 0x06_8000), driver: Some("ntb_hw_idt"), ..intel() };
-    assert_eq!(with(&idt).severities(Check::Support), [Severity::Error]);
+    assert_eq!(with(&idt).severities(Check::Support), [Severity::Warning]);
     let plx = Function { ids: (0x10b5, 0x87b0, 0x06_8000), driver: None, ..intel() };
     assert_eq!(with(&plx).severities(Check::Support), [Severity::Error]);
     assert!(with(&intel()).severities(Check::Support).is_empty());
