@@ -12,6 +12,8 @@
 #include <linux/dma-mapping.h>
 #include <linux/io.h>
 #include <linux/jiffies.h>
+#include <linux/log2.h>
+#include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/ntb.h>
 #include <linux/overflow.h>
@@ -251,8 +253,8 @@ static int allocate(struct port *port, struct port_inbound *inbound, u64 len, u6
 	return 0;
 }
 
-/* Gives a window the memory that its owner wants; the bridge's link is up. */
-static int allocate_wanted(struct port *port, u32 window)
+/* Gives a window the memory that its owner wants, aligned to `least` at least; the bridge's link is up. */
+static int allocate_wanted(struct port *port, u32 window, u64 least)
 {
 	struct port_inbound *inbound = &port->inbound[window];
 	resource_size_t address_align, align, max;
@@ -266,7 +268,31 @@ static int allocate_wanted(struct port *port, u32 window)
 	len = roundup(inbound->wanted + windows_reserved(window), max_t(u64, align, PAGE_SIZE));
 	if (len > max)
 		return -EINVAL;
-	return allocate(port, inbound, len, max_t(u64, address_align, PAGE_SIZE));
+	return allocate(port, inbound, len, max3((u64)address_align, (u64)PAGE_SIZE, least));
+}
+
+static int translate(struct port *port, u32 window)
+{
+	struct port_inbound *inbound = &port->inbound[window];
+
+	return ntb_mw_set_trans(port->ntb, port->peer, inbound_number(port, window), inbound->dma, inbound->len);
+}
+
+/*
+ * As windows_set(), for bridges that want memory aligned to its length, and say less of what they want (ntb_hw_switchtec): once more, with
+ * other memory.
+ */
+static int set_aligned(struct port *port, u32 window)
+{
+	struct port_inbound *inbound = &port->inbound[window];
+	u64 align = roundup_pow_of_two(inbound->len);
+	int error;
+
+	if (IS_ALIGNED(inbound->dma, align))
+		return -EINVAL;
+	give_back(port, window);
+	error = allocate_wanted(port, window, align);
+	return error ?: translate(port, window);
 }
 
 int windows_set(struct port *port, u32 window)
@@ -277,9 +303,11 @@ int windows_set(struct port *port, u32 window)
 	if (!inbound->wanted)
 		return 0;
 	if (!inbound->allocated)
-		error = allocate_wanted(port, window);
+		error = allocate_wanted(port, window, 0);
 	if (!error)
-		error = ntb_mw_set_trans(port->ntb, port->peer, inbound_number(port, window), inbound->dma, inbound->len);
+		error = translate(port, window);
+	if (error == -EINVAL && inbound->allocated)
+		error = set_aligned(port, window);
 	if (error)
 		windows_free(port, window);
 	return error;

@@ -29,6 +29,8 @@ struct soft_shape {
 	bool outbound;	/* an end translates its outbound windows only, not its inbound ones */
 	/* Alignment that translation demands of an address, bytes; 0: memory is given out aligned to the window's length. */
 	u64 xlat_align;
+	/* What clients are told of it, bytes; 0: the truth. */
+	u64 said_align;
 	/* Of a pair: a store lands up to so long after it was made, us; 0: at once. */
 	u32 late_us;
 	/* The link goes down by itself every flap_ms (0: never), `flaps` times at most. */

@@ -50,6 +50,10 @@ static ulong xlat_align;
 module_param(xlat_align, ulong, 0444);
 MODULE_PARM_DESC(xlat_align, "of a pair: memory is given out a page before a window, and translated if aligned to this, bytes, a power of two from 2 pages to window_len (0: aligned memory)");
 
+static ulong said_align;
+module_param(said_align, ulong, 0444);
+MODULE_PARM_DESC(said_align, "what clients are told of xlat_align, as drivers do that say less than they want, bytes, a power of two (0: the truth)");
+
 static uint late_us;
 module_param(late_us, uint, 0444);
 MODULE_PARM_DESC(late_us, "of a pair: a store lands up to so long after it was made, us, 100 to 100000; a window reads all ones while the link is down (0: at once)");
@@ -95,6 +99,10 @@ static bool hardships_fit(void)
 		pr_err("ntb_soft: xlat_align is a power of two from 2 pages to window_len\n");
 		return false;
 	}
+	if (said_align && (!is_power_of_2(said_align) || said_align >= xlat_align)) {
+		pr_err("ntb_soft: said_align is a power of two less than xlat_align\n");
+		return false;
+	}
 	if (late_us && (late_us < 100 || late_us > 100000 || !base)) {
 		pr_err("ntb_soft: late_us is 100 to 100000, and of a pair (base)\n");
 		return false;
@@ -118,6 +126,7 @@ static int __init soft_init(void)
 		.peers = peers,
 		.outbound = outbound_translation,
 		.xlat_align = xlat_align,
+		.said_align = said_align,
 		.late_us = late_us,
 		.flap_ms = flap_ms,
 		.flaps = flaps,

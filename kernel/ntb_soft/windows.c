@@ -48,7 +48,7 @@ static int soft_mw_get_align(struct ntb_dev *ntb, int peer, int window, resource
 		return -EINVAL;
 	note_asked(link);
 	if (address)
-		*address = alignment(&bridge->shape);
+		*address = bridge->shape.said_align ?: alignment(&bridge->shape);
 	if (size)
 		*size = SZ_4K;
 	if (max)

@@ -165,6 +165,11 @@ unaligned() {
     test_that unaligned_stock_netdev netdev
     test_that unaligned_stock_perf_is_refused perf_refused
     rmmod ntb_soft
+    # As ntb_hw_switchtec, which says a page and wants the window's length.
+    load_pair xlat_align=0x400000 said_align=4096
+    load crosslane_ntb
+    segments cycle | sed 's/ /&alignment_that_was_not_said_/'
+    rmmod crosslane_ntb && rmmod ntb_soft
 }
 
 perf_refused() {
@@ -239,7 +244,7 @@ late() {
 }
 
 bad_parameters() {
-    for bad in xlat_align=4096 xlat_align=12288 xlat_align=0x800000 flap_ms=299 late_us=99 late_us=100001; do
+    for bad in xlat_align=4096 xlat_align=12288 xlat_align=0x800000 said_align=4096 flap_ms=299 late_us=99 late_us=100001; do
         if load_pair $bad; then echo "$bad was taken"; return 1; fi
     done
 }
