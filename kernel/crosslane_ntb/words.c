@@ -65,9 +65,12 @@ void words_hear(struct port *port, u32 message)
 	if (!item || item >= WORDS_ITEMS)
 		return;
 	WRITE_ONCE(port->words.heard[item], message);
-	if (item == WORDS_END)
-		/* Who sees in words_asked() that it is asked sees of what. */
-		smp_store_release(&port->words.asked, true);
+	if (item != WORDS_END)
+		return;
+	/* Also an earlier one, if of that which has ended nothing has come. */
+	WRITE_ONCE(port->words.heard[WORDS_SESSION], 0);
+	/* Who sees in words_asked() that it is asked sees of what. */
+	smp_store_release(&port->words.asked, true);
 }
 
 bool words_asked(struct port *port)
@@ -96,6 +99,7 @@ void words_said(struct port *port, struct words_said *said)
 		return;
 	}
 	said->session = heard_session(port, WORDS_SESSION);
+	/* Messages come in any order. */
 	if (said->session == heard_session(port, WORDS_END))
 		said->session = 0;
 	if (said->session)
@@ -313,6 +317,7 @@ void words_end(struct port *port)
 		return;
 	}
 	words->ending = port->session;
+	WRITE_ONCE(words->heard[WORDS_ENDED], 0);
 	port->session = 0;
 	words->unsaid = (words->unsaid & BIT_ULL(WORDS_ENDED)) | BIT_ULL(WORDS_END);
 	/* The peer may wait for this end just as long. */

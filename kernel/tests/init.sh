@@ -372,6 +372,14 @@ three() {
     load_pair peers=2 windows=2 window_len=0x100000 scratchpads=0 messages=2 doorbells=2 outbound_translation=1
     device_tests three_outbound peers
     rmmod crosslane_ntb && rmmod ntb_soft
+    # The fourth end's second device leads to the second end's third one.
+    load_pair peers=3 windows=3 window_len=0x100000 doorbells=2
+    export ENDS="0 3"
+    device_tests four cycle
+    export ENDS="5 10"
+    segments cycle | grep -E '^(ok|FAILED) ' | sed 's/ /&four_across_/'
+    unset ENDS
+    rmmod crosslane_ntb && rmmod ntb_soft
     load_pair peers=2 windows=4 window_len=0x100000
     test_that three_stock_pingpong pingpong
     rmmod ntb_soft
