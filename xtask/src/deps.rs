@@ -15,7 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("passing", &[]),
     ("shm", &["wire"]),
     ("ntb", &[]),
-    ("port", &["shm", "passing", "ntb", "wire"]),
+    ("port", &["shm", "passing", "ntb", "pcie", "wire"]),
     ("fabric", &["wire"]),
     ("policy", &["fabric", "wire"]),
     ("stream", &["wire"]),

@@ -55,7 +55,7 @@ pub enum ConfigError {
 }
 
 /// A checked configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// This host and the fabric's subnets.
     pub addresses: Addresses,
@@ -139,7 +139,7 @@ pub fn own_addresses(config: &Config) -> Vec<IpAddr> {
 mod tests {
     use super::*;
     use crate::offload::Choice;
-    use crosslane_port::posted::Stores;
+    use crosslane_port::posted::{Stores, Timing};
 
     #[test]
     fn defaults_are_the_documented_ones() {
@@ -186,10 +186,16 @@ mod tests {
             let port = "host = 2\n[[port]]\nname = \"p\"\nkind = \"posted\"\ncable = \"/c\"\nside = \"a\"\n";
             Config::parse(&format!("{port}{more}")).unwrap().ports[0].kind
         };
-        let stores = |delay_ns, seed, combine| PortKind::Posted(Stores { delay_ns, seed, combine });
+        let stores = |(least, most), seed, combine| {
+            PortKind::Posted(Stores { timing: Timing::Drawn(least, most), seed, combine })
+        };
         assert_eq!(kind(""), stores((0, 10_000), 0, true));
         assert_eq!(kind("delay_us = 25\nseed = 7"), stores((25_000, 25_000), 7, true));
         assert_eq!(kind("delay_us = [0, 1000]\ncombine = false"), stores((0, 1_000_000), 0, false));
+        let cable = "gen4 x8, mps 256, fibre 10 m";
+        let timing = Timing::Cable(cable.parse().unwrap());
+        let timed = PortKind::Posted(Stores { timing, seed: 0, combine: true });
+        assert_eq!(kind(&format!("link = \"{cable}\"")), timed);
         let small = kind("delay_us = 0\nwindow = \"896K\"");
         assert_eq!(small, stores((0, 0), 0, true));
     }
@@ -209,7 +215,10 @@ mod tests {
         let inside = |text: &str| Config::parse(&format!("host = 1\n{text}")).map(|config| config.inside);
         assert_eq!(inside("").unwrap(), PortKind::Soft);
         let posted = inside("[inside]\nkind = \"posted\"\ndelay_us = [0, 1000]").unwrap();
-        assert_eq!(posted, PortKind::Posted(Stores { delay_ns: (0, 1_000_000), seed: 0, combine: true }));
+        assert_eq!(posted, {
+            let timing = Timing::Drawn(0, 1_000_000);
+            PortKind::Posted(Stores { timing, seed: 0, combine: true })
+        });
         assert!(
             inside("[inside]\nkind = \"ntb\"").unwrap_err().to_string().contains("`ntb` joins two hosts")
         );
@@ -269,6 +278,12 @@ mod tests {
             (&format!("host = 1\n{port}kind = \"posted\"\ndelay_us = 100001"), "100000"),
             (&format!("host = 1\n{port}kind = \"posted\"\ndelay_us = [-1, 1]"), "delay_us"),
             (&format!("host = 1\n{port}kind = \"posted\"\nseed = -1"), "seed"),
+            (&format!("host = 1\n{port}kind = \"posted\"\nlink = \"gen9 x8\""), "link: `gen9 x8`"),
+            (
+                &format!("host = 1\n{port}kind = \"posted\"\nlink = \"gen4 x8\"\ndelay_us = 1"),
+                "not with `delay_us`",
+            ),
+            (&format!("host = 1\n{port}link = \"gen4 x8\""), "link: only kind `posted`"),
             (&format!("host = 1\n{}", port.replace("\"a\"", "\"c\"")), "side"),
         ] {
             let error = Config::parse(text).unwrap_err().to_string();

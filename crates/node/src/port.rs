@@ -7,7 +7,7 @@ use crosslane_port::{Mapped, PortError};
 use std::path::PathBuf;
 
 /// Kind of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PortKind {
     /// Memory between two daemons of one machine.
     Soft,
@@ -40,7 +40,7 @@ impl PortKind {
 }
 
 /// A checked port.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PortConfig {
     /// Name, for people.
     pub name: String,

@@ -38,7 +38,7 @@ impl Medium {
 }
 
 /// A cable with all that decides how fast it is.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cable {
     /// Generation of the link.
     pub generation: Generation,

@@ -61,6 +61,40 @@ impl Direction {
         Sent { started, landed: self.free + behind }
     }
 
+    /// Sends `len` bytes that are at the writer at `ready`, in as many packets as that takes, one behind the other at the rate that the link, the
+    /// writer and the credits allow: as [`Self::send`] for each of them, in one step, for who cannot count packets one by one.
+    pub fn send_all(&mut self, ready: u64, len: u64) -> Sent {
+        let cable = self.cable;
+        let limits = Limits(&cable);
+        let payload = cable.writer.payload(&cable);
+        let on_wire = limits.on_wire(wire_bytes(cable.generation, payload));
+        let (each, round, loss) = (limits.each(payload), limits.round(on_wire), limits.loss(payload));
+        let (whole, rest) = (len / payload, len % payload);
+        let last = if rest > 0 { limits.each(rest) } else { 0 };
+        let started = (ready + cable.writer.start()).max(self.free);
+        self.free = started + whole * each + last + self.resent(whole + u64::from(rest > 0), loss) * round;
+        // What follows the last packet may begin later than its last byte is on the wire.
+        let packet = if rest > 0 { rest } else { payload };
+        let idle = limits.each(packet) - limits.on_wire(wire_bytes(cable.generation, packet));
+        Sent { started, landed: self.free - idle.min(self.free) + limits.behind_wire() }
+    }
+
+    /// How many of so many packets are sent again, and again.
+    fn resent(&mut self, packets: u64, loss: f64) -> u64 {
+        if loss <= 0.0 {
+            return 0;
+        }
+        // From one wrong packet to the next.
+        let (mut at, mut count) = (0.0, 0);
+        loop {
+            at += (1.0 - self.dice.f64()).ln() / (-loss).ln_1p();
+            if at >= packets as f64 {
+                return count;
+            }
+            count += 1;
+        }
+    }
+
     /// The time from `ready` on at which the far end has room.
     fn wait_for_credit(&mut self, mut ready: u64, payload: u64) -> u64 {
         while let Some(&(back, bytes)) = self.held.front() {

@@ -64,6 +64,13 @@ impl Limits<'_> {
         wire.min(writer).min(per_second(room * payload, round))
     }
 
+    /// Least time from one packet of this payload to the next, in one direction, without errors.
+    pub(crate) fn each(&self, payload: u64) -> u64 {
+        let packet = self.on_wire(wire_bytes(self.0.generation, payload));
+        let room = u64::from(self.0.credit_packets).min(self.0.credit_bytes / payload).max(1);
+        packet.max(self.0.writer.gap()).max(self.round(packet).div_ceil(room))
+    }
+
     /// Probability that a packet of this payload arrives with a wrong bit.
     pub(crate) fn loss(&self, payload: u64) -> f64 {
         let bits = 8.0 * wire_bytes(self.0.generation, payload) as f64;

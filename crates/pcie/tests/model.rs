@@ -129,6 +129,48 @@ fn bit_errors_cost_what_is_sent_again() {
     assert!(rate(1e-6) < 0.999 * rate(0.0));
 }
 
+/// Bytes at once take as long as their packets one by one.
+#[test]
+fn many_packets_at_once_are_as_one_by_one() {
+    let mut dice = fastrand::Rng::with_seed(5);
+    for generation in Generation::ALL {
+        for lanes in LANES {
+            for (writer, mps) in [(Writer::Stores, 256), (DMA, 256), (DMA, 4096)] {
+                let cable = Cable { mps, writer, ..Cable::new(generation, lanes) };
+                let (mut one, mut all) = (Direction::new(cable.clone(), 1), Direction::new(cable.clone(), 1));
+                let payload = writer.payload(&cable);
+                let (mut at, mut ours, mut theirs) = (0, 0, 0);
+                for _ in 0..200 {
+                    let count = dice.u64(1..200);
+                    let mut ready = at + writer.start();
+                    for _ in 0..count {
+                        theirs = one.send(ready, payload).landed;
+                        ready += writer.gap();
+                    }
+                    ours = all.send_all(at, count * payload).landed;
+                    at += dice.u64(0..2_000_000);
+                }
+                assert!(
+                    near(ours as f64, theirs as f64),
+                    "{cable}: {ours} ps at once, {theirs} ps one by one"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn errors_of_many_packets_at_once_are_as_many() {
+    let cable = Cable { bit_errors: 1e-6, writer: DMA, ..Cable::new(Generation::new(3).unwrap(), 8) };
+    let mut direction = Direction::new(cable.clone(), 9);
+    let (len, mut landed) = (64 << 10, 0);
+    for _ in 0..10_000 {
+        landed = direction.send_all(0, len).landed;
+    }
+    let ours = 10_000.0 * len as f64 * SECOND as f64 / landed as f64;
+    assert!(near(ours, Limits(&cable).payload(false)));
+}
+
 /// A writer that has nothing to send does not fill the wire, and a packet lands no earlier than one before it.
 #[test]
 fn packets_land_in_their_order_and_not_before_they_are_sent() {

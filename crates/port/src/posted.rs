@@ -17,11 +17,12 @@ mod schedule;
 use crate::port::SCRATCHPADS;
 use crate::soft::{SoftConfig, SoftPort, poller};
 use crate::{DownReason, Event, Info, Port, PortError};
+use crosslane_pcie::{Cable, Direction, NANOSECOND};
 use crosslane_shm::{Inbound, Outbound, Segment, queue};
 use crosslane_wire::{Caching, MemoryKind, SegmentInfo, SegmentRange};
 pub use inside::{Inside, Lane};
 use lander::Lander;
-use pace::Drawn;
+use pace::{Drawn, Pace, Timed};
 use schedule::Ticket;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -32,7 +33,7 @@ pub const DELAY_MAX: u32 = 100_000_000;
 pub const LATE: u32 = 20_000_000;
 
 /// A posted cable: a soft cable, and how stores land on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PostedConfig {
     /// The cable underneath.
     pub soft: SoftConfig,
@@ -40,12 +41,21 @@ pub struct PostedConfig {
     pub stores: Stores,
 }
 
+/// How long stores are under way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Timing {
+    /// Between these bounds, ns, drawn for each, unless the order of stores makes it longer; at most [`DELAY_MAX`].
+    Drawn(u32, u32),
+    /// As long as on this cable, as far as the lander keeps up with it.
+    Cable(Cable),
+}
+
 /// How stores land on a posted cable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stores {
-    /// Shortest and longest time that a store is under way, ns, unless the order of stores makes it longer; at most [`DELAY_MAX`].
-    pub delay_ns: (u32, u32),
-    /// Seed of the random delays.
+    /// How long they are under way.
+    pub timing: Timing,
+    /// Seed of the random delays, or of the cable's errors.
     pub seed: u64,
     /// Whether stores are combined, and land in any order between two store fences.
     pub combine: bool,
@@ -54,16 +64,27 @@ pub struct Stores {
 impl Stores {
     /// Upper bound of the time that a store is under way, ns: the lander is a thread, and may have to wait for a processor.
     fn longest(&self) -> u32 {
-        self.delay_ns.1.saturating_add(LATE)
+        let own = match self.timing {
+            Timing::Drawn(_, most) => most,
+            // Behind all that a queue may hold.
+            Timing::Cable(cable) => {
+                let landed = Direction::new(cable, self.seed).send_all(0, queue::LEN).landed;
+                u32::try_from(landed / NANOSECOND).unwrap_or(u32::MAX)
+            }
+        };
+        own.saturating_add(LATE)
     }
 
     /// Starts the thread that makes stores land.
     fn lander(&self) -> Result<Lander, PortError> {
-        let (least, most) = self.delay_ns;
-        if least > most || most > DELAY_MAX {
-            return Err(PortError::Delay(least, most));
-        }
-        Lander::new(Box::new(Drawn::new(self.seed, self.delay_ns)), self.combine)
+        let pace: Box<dyn Pace> = match self.timing {
+            Timing::Drawn(least, most) if least > most || most > DELAY_MAX => {
+                return Err(PortError::Delay(least, most));
+            }
+            Timing::Drawn(least, most) => Box::new(Drawn::new(self.seed, (least, most))),
+            Timing::Cable(cable) => Box::new(Timed(Direction::new(cable, self.seed))),
+        };
+        Lander::new(pace, self.combine)
     }
 
     fn caching(&self) -> Caching {

@@ -3,7 +3,7 @@
 mod support;
 
 use crosslane_port::conformance::{self, Cable};
-use crosslane_port::posted::{DELAY_MAX, LATE, PostedConfig, PostedPort, Stores};
+use crosslane_port::posted::{DELAY_MAX, LATE, PostedConfig, PostedPort, Stores, Timing};
 use crosslane_port::soft::SoftConfig;
 use crosslane_port::{DownReason, Event, Mapped, Port, PortError};
 use crosslane_shm::{Inbound, Load, Outbound, Store, queue};
@@ -25,7 +25,7 @@ struct Posted {
 }
 
 fn stores(delay_ns: (u32, u32), combine: bool) -> Stores {
-    Stores { delay_ns, seed: 1, combine }
+    Stores { timing: Timing::Drawn(delay_ns.0, delay_ns.1), seed: 1, combine }
 }
 
 fn config(path: &Path, stores: Stores) -> PostedConfig {

@@ -4,7 +4,7 @@ use super::check::{check_socket, parse_size, value};
 use super::{ConfigError, WINDOW_MAX, WINDOW_MIN};
 use crate::port::{PortConfig, PortKind};
 use crosslane_port::kernel::POSTED_NS;
-use crosslane_port::posted::{DELAY_MAX, Stores};
+use crosslane_port::posted::{DELAY_MAX, Stores, Timing};
 use crosslane_wire::segment::PAGE;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -38,6 +38,7 @@ pub(super) struct RawPort {
     #[serde(default)]
     cut: bool,
     delay_us: Option<Delay>,
+    link: Option<String>,
     seed: Option<i64>,
     combine: Option<bool>,
 }
@@ -79,6 +80,17 @@ impl RawPort {
             combine: self.combine,
         };
         let kind = raw.check(&format!("port {}", self.name))?;
+        let kind = match (&self.link, kind) {
+            (None, kind) => kind,
+            (Some(link), PortKind::Posted(stores)) if self.delay_us.is_none() => {
+                let cable = link.parse().map_err(|error| value(&key("link"), format!("{error}")))?;
+                PortKind::Posted(Stores { timing: Timing::Cable(cable), ..stores })
+            }
+            (Some(_), _) => {
+                let text = "only kind `posted` has this key, and not with `delay_us`";
+                return Err(value(&key("link"), text.to_owned()));
+            }
+        };
         let listens = match self.side.as_str() {
             "a" => true,
             "b" => false,
@@ -153,7 +165,8 @@ impl RawKind {
         let seed = self.seed.unwrap_or(0);
         let seed = u64::try_from(seed)
             .map_err(|_| value(&format!("{of}: seed"), format!("{seed} is not a number from 0 on")))?;
-        Ok(PortKind::Posted(Stores { delay_ns, seed, combine: self.combine.unwrap_or(true) }))
+        let timing = Timing::Drawn(delay_ns.0, delay_ns.1);
+        Ok(PortKind::Posted(Stores { timing, seed, combine: self.combine.unwrap_or(true) }))
     }
 
     fn check_delay(of: &str, delay: Delay) -> Result<(u32, u32), ConfigError> {

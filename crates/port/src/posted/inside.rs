@@ -72,6 +72,7 @@ impl Inside {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Timing;
     use super::*;
     use crosslane_shm::mem::new_segment;
     use crosslane_shm::{Inbound, Load, Outbound, Store};
@@ -81,7 +82,7 @@ mod tests {
     const LEN: u64 = 8192;
 
     fn inside() -> Inside {
-        Inside::new(Stores { delay_ns: (DELAY, DELAY), seed: 1, combine: true }).unwrap()
+        Inside::new(Stores { timing: Timing::Drawn(DELAY, DELAY), seed: 1, combine: true }).unwrap()
     }
 
     fn segment() -> Segment {
