@@ -8,7 +8,7 @@ const DMA: Writer = Writer::Dma { buffer: 1 << 20 };
 /// Bytes a second of a writer that never stops, by sending `count` packets.
 fn saturated(cable: &Cable, count: u64) -> f64 {
     let payload = cable.writer.payload(cable);
-    let mut direction = Direction::new(cable.clone(), 1);
+    let mut direction = Direction::new(*cable, 1);
     let mut ready = 0;
     let mut last = 0;
     let mut first = 0;
@@ -49,7 +49,7 @@ fn both_directions_at_once_lose_what_acknowledgements_take() {
         for (lanes, mps) in [(1, 128), (4, 256), (8, 512), (16, 256)] {
             let cable = Cable { mps, writer: DMA, ..Cable::new(generation, lanes) };
             let payload = u64::from(mps);
-            let mut ways = [Direction::new(cable.clone(), 1), Direction::new(cable.clone(), 2)];
+            let mut ways = [Direction::new(cable, 1), Direction::new(cable, 2)];
             let count: u64 = 20_000;
             let mut last = 0;
             for _ in 0..count {
@@ -74,7 +74,7 @@ fn latency_of_a_line_is_the_sum_of_its_parts() {
         for lanes in LANES {
             for (length, hops) in [(1000, 2), (10_000, 0), (3000, 5)] {
                 let cable = Cable { length, hops, ..Cable::new(generation, lanes) };
-                let sent = Direction::new(cable.clone(), 1).send(cable.writer.start(), 64);
+                let sent = Direction::new(cable, 1).send(cable.writer.start(), 64);
                 let rate = f64::from(lanes) * generation.lane_rate() as f64;
                 let wire = (64 + generation.overhead()) as f64 / rate * SECOND as f64;
                 // Store, wire, cable, hops, landing: ns.
@@ -137,7 +137,7 @@ fn many_packets_at_once_are_as_one_by_one() {
         for lanes in LANES {
             for (writer, mps) in [(Writer::Stores, 256), (DMA, 256), (DMA, 4096)] {
                 let cable = Cable { mps, writer, ..Cable::new(generation, lanes) };
-                let (mut one, mut all) = (Direction::new(cable.clone(), 1), Direction::new(cable.clone(), 1));
+                let (mut one, mut all) = (Direction::new(cable, 1), Direction::new(cable, 1));
                 let payload = writer.payload(&cable);
                 let (mut at, mut ours, mut theirs) = (0, 0, 0);
                 for _ in 0..200 {
@@ -162,7 +162,7 @@ fn many_packets_at_once_are_as_one_by_one() {
 #[test]
 fn errors_of_many_packets_at_once_are_as_many() {
     let cable = Cable { bit_errors: 1e-6, writer: DMA, ..Cable::new(Generation::new(3).unwrap(), 8) };
-    let mut direction = Direction::new(cable.clone(), 9);
+    let mut direction = Direction::new(cable, 9);
     let (len, mut landed) = (64 << 10, 0);
     for _ in 0..10_000 {
         landed = direction.send_all(0, len).landed;
@@ -179,7 +179,7 @@ fn packets_land_in_their_order_and_not_before_they_are_sent() {
         ["gen1 x1, copper 10 m", "gen5 x16, mps 512, fibre 100 m, errors 1e-6, dma 1M", "gen6 x4, hops 0"]
     {
         let cable: Cable = text.parse().unwrap();
-        let mut direction = Direction::new(cable.clone(), 7);
+        let mut direction = Direction::new(cable, 7);
         let (mut ready, mut landed) = (0, 0);
         for _ in 0..50_000 {
             ready += dice.u64(..200_000);
