@@ -35,16 +35,6 @@ impl Direction {
         Self { cable, dice, free: 0, held: VecDeque::new(), held_bytes: 0, owed: 0 }
     }
 
-    /// The cable.
-    pub fn cable(&self) -> &Cable {
-        &self.cable
-    }
-
-    /// When the wire is free for another packet, if there are credits.
-    pub fn free_at(&self) -> u64 {
-        self.free
-    }
-
     /// Sends a packet that is at the link at `ready`.
     pub fn send(&mut self, ready: u64, payload: u64) -> Sent {
         let limits = Limits(&self.cable);

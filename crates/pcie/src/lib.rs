@@ -18,7 +18,7 @@ pub use cable::{Cable, Medium};
 pub use direction::{Direction, Sent};
 pub use generation::Generation;
 pub use limits::Limits;
-pub use packet::{LINE, Packets, wire_bytes};
+pub use packet::{LINE, wire_bytes};
 pub use parse::BadCable;
 pub use writer::Writer;
 

@@ -3,7 +3,7 @@
 use crosslane_pcie::{Cable, Direction, Generation, Limits, SECOND, Writer};
 
 const LANES: [u8; 6] = [1, 2, 4, 8, 12, 16];
-const DMA: Writer = Writer::Dma { buffer: 1 << 20 };
+const DMA: Writer = Writer::Dma;
 
 /// Bytes a second of a writer that never stops, by sending `count` packets.
 fn saturated(cable: &Cable, count: u64) -> f64 {
@@ -101,14 +101,14 @@ fn direct_access_is_as_the_study_saw_it() {
     // 16 lanes give what 8 do, since one core's stores are at their end.
     let (eight, sixteen): (Cable, Cable) = ("gen4 x8".parse().unwrap(), "gen4 x16".parse().unwrap());
     assert!(near(Limits(&sixteen).payload(false), Limits(&eight).payload(false)));
-    let engine: Cable = "gen4 x16, dma 1M".parse().unwrap();
+    let engine: Cable = "gen4 x16, dma".parse().unwrap();
     assert!(Limits(&engine).payload(false) > 2.0 * Limits(&sixteen).payload(false));
 }
 
 #[test]
 fn long_fibres_wait_for_credits() {
     let rate = |metres: f64| {
-        let cable: Cable = format!("gen4 x16, mps 256, fibre {metres} m, dma 1M").parse().unwrap();
+        let cable: Cable = format!("gen4 x16, mps 256, fibre {metres} m, dma").parse().unwrap();
         let (ours, formula) = (saturated(&cable, 20_000), Limits(&cable).payload(false));
         assert!(near(ours, formula), "{cable}: {ours} bytes/s, by the formula {formula}");
         ours
@@ -176,7 +176,7 @@ fn errors_of_many_packets_at_once_are_as_many() {
 fn packets_land_in_their_order_and_not_before_they_are_sent() {
     let mut dice = fastrand::Rng::with_seed(3);
     for text in
-        ["gen1 x1, copper 10 m", "gen5 x16, mps 512, fibre 100 m, errors 1e-6, dma 1M", "gen6 x4, hops 0"]
+        ["gen1 x1, copper 10 m", "gen5 x16, mps 512, fibre 100 m, errors 1e-6, dma", "gen6 x4, hops 0"]
     {
         let cable: Cable = text.parse().unwrap();
         let mut direction = Direction::new(cable, 7);
