@@ -274,6 +274,8 @@ mod tests {
             (&format!("host = 1\n{port}combine = true"), "combine: kind `soft`"),
             (&format!("host = 1\n{port}kind = \"ntb\"\nseed = 1"), "seed: kind `ntb`"),
             (&format!("host = 1\n{port}kind = \"ntb\"\ndelay_us = 100001"), "100000"),
+            (&format!("host = 1\n{port}kind = \"ntb\"\ndelay_us = [0, 1]"), "one number"),
+            ("host = 1\n[inside]\nkind = \"posted\"\nlink = \"gen4 x8\"", "inside: link"),
             (&format!("host = 1\n{port}kind = \"posted\"\ndelay_us = [2, 1]"), "delay_us"),
             (&format!("host = 1\n{port}kind = \"posted\"\ndelay_us = 100001"), "100000"),
             (&format!("host = 1\n{port}kind = \"posted\"\ndelay_us = [-1, 1]"), "delay_us"),
@@ -283,7 +285,7 @@ mod tests {
                 &format!("host = 1\n{port}kind = \"posted\"\nlink = \"gen4 x8\"\ndelay_us = 1"),
                 "not with `delay_us`",
             ),
-            (&format!("host = 1\n{port}link = \"gen4 x8\""), "link: only kind `posted`"),
+            (&format!("host = 1\n{port}link = \"gen4 x8\""), "link: kind `soft`"),
             (&format!("host = 1\n{}", port.replace("\"a\"", "\"c\"")), "side"),
         ] {
             let error = Config::parse(text).unwrap_err().to_string();

@@ -19,6 +19,7 @@ pub(super) struct RawKind {
     #[serde(default = "default_kind")]
     kind: String,
     delay_us: Option<Delay>,
+    link: Option<String>,
     seed: Option<i64>,
     combine: Option<bool>,
 }
@@ -63,7 +64,7 @@ fn default_mode() -> String {
 
 impl Default for RawKind {
     fn default() -> Self {
-        Self { kind: default_kind(), delay_us: None, seed: None, combine: None }
+        Self { kind: default_kind(), delay_us: None, link: None, seed: None, combine: None }
     }
 }
 
@@ -76,21 +77,11 @@ impl RawPort {
         let raw = RawKind {
             kind: self.kind.clone(),
             delay_us: self.delay_us,
+            link: self.link.clone(),
             seed: self.seed,
             combine: self.combine,
         };
         let kind = raw.check(&format!("port {}", self.name))?;
-        let kind = match (&self.link, kind) {
-            (None, kind) => kind,
-            (Some(link), PortKind::Posted(stores)) if self.delay_us.is_none() => {
-                let cable = link.parse().map_err(|error| value(&key("link"), format!("{error}")))?;
-                PortKind::Posted(Stores { timing: Timing::Cable(cable), ..stores })
-            }
-            (Some(_), _) => {
-                let text = "only kind `posted` has this key, and not with `delay_us`";
-                return Err(value(&key("link"), text.to_owned()));
-            }
-        };
         let listens = match self.side.as_str() {
             "a" => true,
             "b" => false,
@@ -128,6 +119,9 @@ impl RawKind {
 
     /// As [`Self::check`], of what joins programs of one host.
     pub(super) fn check_inside(&self) -> Result<PortKind, ConfigError> {
+        if self.link.is_some() {
+            return Err(value("inside: link", "there is no cable inside a host".to_owned()));
+        }
         match self.check("inside")? {
             PortKind::Ntb { .. } => {
                 Err(value("inside: kind", "`ntb` joins two hosts; `soft` or `posted`".to_owned()))
@@ -140,6 +134,7 @@ impl RawKind {
     fn check_unqueued(&self, of: &str, delay: Option<Delay>) -> Result<(), ConfigError> {
         let given = [
             ("delay_us", delay.is_some()),
+            ("link", self.link.is_some()),
             ("seed", self.seed.is_some()),
             ("combine", self.combine.is_some()),
         ];
@@ -155,18 +150,35 @@ impl RawKind {
         self.check_unqueued(of, None)?;
         let posted_ns = match self.delay_us {
             None => POSTED_NS,
-            Some(delay) => Self::check_delay(of, delay)?.1,
+            Some(delay @ Delay::Same(_)) => Self::check_delay(of, delay)?.1,
+            Some(Delay::Bounds(_)) => {
+                return Err(value(&format!("{of}: delay_us"), "one number, for `ntb`".to_owned()));
+            }
         };
         Ok(PortKind::Ntb { posted_ns })
     }
 
     fn check_posted(&self, of: &str) -> Result<PortKind, ConfigError> {
-        let delay_ns = self.delay_us.map_or(Ok(DELAY), |delay| Self::check_delay(of, delay))?;
+        let timing = self.check_timing(of)?;
         let seed = self.seed.unwrap_or(0);
         let seed = u64::try_from(seed)
             .map_err(|_| value(&format!("{of}: seed"), format!("{seed} is not a number from 0 on")))?;
-        let timing = Timing::Drawn(delay_ns.0, delay_ns.1);
         Ok(PortKind::Posted(Stores { timing, seed, combine: self.combine.unwrap_or(true) }))
+    }
+
+    fn check_timing(&self, of: &str) -> Result<Timing, ConfigError> {
+        let drawn = |(least, most)| Timing::Drawn(least, most);
+        let key = format!("{of}: link");
+        match (&self.link, self.delay_us) {
+            (None, None) => Ok(drawn(DELAY)),
+            (None, Some(delay)) => Self::check_delay(of, delay).map(drawn),
+            (Some(link), None) => {
+                link.parse().map(Timing::Cable).map_err(|error| value(&key, format!("{error}")))
+            }
+            (Some(_), Some(_)) => {
+                Err(value(&key, "not with `delay_us`: either says how long a store takes".to_owned()))
+            }
+        }
     }
 
     fn check_delay(of: &str, delay: Delay) -> Result<(u32, u32), ConfigError> {
