@@ -159,7 +159,7 @@ fn agent(hosts: &Hosts<'_>, own: &Path) -> Result<String> {
 }
 
 /// A word for a shell.
-fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 

@@ -6,6 +6,7 @@
 mod everyday;
 
 use anyhow::{Context, Result, bail, ensure};
+use crosslane_apps::mpi::quoted;
 use crosslane_e2e::package;
 use crosslane_e2e::program::{Printed, Program, run};
 use crosslane_e2e::wait_for;
@@ -75,17 +76,13 @@ fn programs_run_inside(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// `text` as one word of a shell.
-fn quoted(text: &std::ffi::OsStr) -> String {
-    format!("'{}'", text.to_string_lossy().replace('\'', "'\\''"))
-}
-
 /// A program whose client has a terminal has one, too, of its size, also when that changes.
 fn programs_have_a_terminal(lab: &Lab) -> Result<()> {
     const INSIDE: &str = "test -t 0 && test -t 1 && test -t 2 && stty size; tty; read line; echo got $line; \
                           trap 'stty size; exit 5' WINCH; while :; do sleep 0.2; done";
     let inside = program(lab, "h2", &["sh", "-c", INSIDE])?;
-    let words: Vec<_> = [inside.get_program()].into_iter().chain(inside.get_args()).map(quoted).collect();
+    let words = [inside.get_program()].into_iter().chain(inside.get_args());
+    let words: Vec<_> = words.map(|word| quoted(&word.to_string_lossy())).collect();
     // Again and again, until the program is there to hear it.
     let outside = format!(
         "stty rows 33 cols 77; (while sleep 1 && stty rows 44 cols 55 && stty rows 33 cols 78; do :; done) </dev/tty & exec {}",
