@@ -172,6 +172,7 @@ static int shape_for(u64 len, struct soft_shape *shape)
 	*shape = largest;
 	/* All of the memory is for windows. */
 	shape->xlat_align = 0;
+	shape->said_align = 0;
 	shape->window_len = min(shape->window_len, rounddown_pow_of_two(len / 2 / (2 * shape->windows)));
 	return shape->window_len < PAGE_SIZE || len / 2 < sizeof(struct cable) ? -EINVAL : 0;
 }
