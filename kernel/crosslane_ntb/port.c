@@ -29,10 +29,10 @@ static unsigned long outbound_frame(void *memory, unsigned long index)
 	return (unsigned long)memory + index;
 }
 
-static void end_segment(struct segment *segment)
+static void end_segment(struct segment *segment, bool keep)
 {
 	list_del(&segment->link);
-	segment_end(segment, false);
+	segment_end(segment, keep);
 	segment_put(segment);
 }
 
@@ -256,7 +256,7 @@ int port_carve(struct port *port, const struct crosslane_ntb_range *range)
 	list_add(&segment->link, &port->segments);
 	descriptor = segment_descriptor(segment);
 	if (descriptor < 0)
-		end_segment(segment);
+		end_segment(segment, false);
 	return descriptor;
 }
 
@@ -269,7 +269,8 @@ int port_take_back(struct port *port, const struct crosslane_ntb_range *range)
 		if (segment->window != range->window || segment->side != range->side ||
 		    segment->offset != range->offset || segment->len != range->len)
 			continue;
-		end_segment(segment);
+		/* A stream that has moved is read to its end in the old range. */
+		end_segment(segment, true);
 		return 0;
 	}
 	return -ENOENT;

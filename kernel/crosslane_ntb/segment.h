@@ -47,8 +47,7 @@ struct segment *segment_new(const struct crosslane_ntb_range *range, segment_fra
 int segment_descriptor(struct segment *segment);
 /*
  * Unmaps it everywhere; from now on a process that touches its mapping gets pages of its own. Copies are over when this returns. `keep`,
- * for inbound ranges that the peer cannot store into any more: they have what had arrived, for a reader that was not there yet. May be
- * called again.
+ * for inbound ranges: they have what had arrived, for a reader that was not there yet. May be called again.
  */
 void segment_end(struct segment *segment, bool keep);
 void segment_put(struct segment *segment);

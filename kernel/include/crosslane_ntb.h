@@ -107,7 +107,7 @@ struct crosslane_ntb_event {
  * A descriptor of a range, which can be passed to another process and mapped there (MAP_SHARED), and nothing beyond it. EEXIST if
  * it overlaps one of the same side that is carved, ENOTCONN while the link is down. The range ends with CROSSLANE_NTB_TAKE_BACK,
  * with the link's life, or with the owner: then each process that maps it has pages of its own there, at once and without a
- * signal. An inbound range is zero when it is carved.
+ * signal: of an inbound range with what had arrived, of another with zeroes. An inbound range is zero when it is carved.
  */
 #define CROSSLANE_NTB_CARVE _IOW(CROSSLANE_NTB_IOC, 2, struct crosslane_ntb_range)
 #define CROSSLANE_NTB_TAKE_BACK _IOW(CROSSLANE_NTB_IOC, 3, struct crosslane_ntb_range)

@@ -511,16 +511,20 @@ iperf() {
     wait $!
 }
 
-# Programs that send seldom sleep in between, and are woken by bells: each end holds one of the other's.
+# Programs that send seldom, both ways, sleep in between, and are woken by bells: each end holds one of the other's.
 bells() {
     CROSSLANE_SOCKET=/run/h2.sock nsenter -t $second -n crosslane run -- iperf3 -s -1 >/run/server.log 2>&1 &
     server=$!
     sleep 3
-    CROSSLANE_SOCKET=/run/h1.sock nsenter -t $first -n crosslane run -- iperf3 -c 10.86.0.2 -b 16K -l 100 -t 6 >/run/client.log &
+    CROSSLANE_SOCKET=/run/h1.sock nsenter -t $first -n crosslane run -- iperf3 -c 10.86.0.2 --bidir -b 16K -l 100 -t 8 >/run/client.log &
     client=$!
-    sleep 5
-    ls -l $(pidof iperf3 | sed 's|[0-9]*|/proc/&/fd|g') >/run/held.log
-    held=$(grep -c ' -> /crosslane' /run/held.log)
+    held=0
+    for look in 1 2 3 4 5 6 7; do
+        sleep 1
+        ls -l $(pidof iperf3 | sed 's|[0-9]*|/proc/&/fd|g') >/run/held.log 2>/dev/null
+        held=$(grep -c ' -> /crosslane' /run/held.log)
+        [ "$held" -lt 2 ] || break
+    done
     wait $server $client
     [ "$held" -ge 2 ] || { echo "$held bells"; cat /run/*.log; return 1; }
 }
