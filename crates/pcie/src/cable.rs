@@ -1,6 +1,7 @@
 //! What a cable is: two adapters, and what lies between them.
 
 use crate::{Generation, NANOSECOND, Writer};
+use serde::{Deserialize, Serialize};
 
 /// What a cable is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +38,9 @@ impl Medium {
     }
 }
 
-/// A cable with all that decides how fast it is.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A cable with all that decides how fast it is. Serialized as its text.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Cable {
     /// Generation of the link.
     pub generation: Generation,

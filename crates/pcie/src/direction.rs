@@ -26,13 +26,20 @@ pub struct Direction {
     held_bytes: u64,
     /// Acknowledgements that the other direction's packets have caused and that were not sent, millionths of a byte.
     owed: u64,
+    /// Time for which the wire is idle between the packets of the last [`Self::send_all`]: acknowledgements have it first.
+    idle: u64,
 }
 
 impl Direction {
     /// Of this cable, with nothing on it; `seed`: of its bit errors.
     pub fn new(cable: Cable, seed: u64) -> Self {
         let dice = Rng::with_seed(seed);
-        Self { cable, dice, free: 0, held: VecDeque::new(), held_bytes: 0, owed: 0 }
+        Self { cable, dice, free: 0, held: VecDeque::new(), held_bytes: 0, owed: 0, idle: 0 }
+    }
+
+    /// When the wire has carried all that was sent.
+    pub fn free(&self) -> u64 {
+        self.free
     }
 
     /// Sends a packet that is at the link at `ready`.
@@ -46,6 +53,7 @@ impl Direction {
             started += round;
         }
         self.free = started + on_wire;
+        self.idle = 0;
         self.held.push_back((started + round, payload));
         self.held_bytes += payload;
         Sent { started, landed: self.free + behind }
@@ -58,15 +66,34 @@ impl Direction {
         let limits = Limits(&cable);
         let payload = cable.writer.payload(&cable);
         let on_wire = limits.on_wire(wire_bytes(cable.generation, payload));
-        let (each, round, loss) = (limits.each(payload), limits.round(on_wire), limits.loss(payload));
+        let (round, loss, steady) = (limits.round(on_wire), limits.loss(payload), limits.steady(len));
         let (whole, rest) = (len / payload, len % payload);
-        let last = if rest > 0 { limits.each(rest) } else { 0 };
         let started = (ready + cable.writer.start()).max(self.free);
-        self.free = started + whole * each + last + self.resent(whole + u64::from(rest > 0), loss) * round;
+        self.free = started + steady + self.resent(whole + u64::from(rest > 0), loss) * round;
+        let wire =
+            whole * on_wire + if rest > 0 { limits.on_wire(wire_bytes(cable.generation, rest)) } else { 0 };
+        self.idle = steady.saturating_sub(wire);
         // What follows the last packet may begin later than its last byte is on the wire.
         let packet = if rest > 0 { rest } else { payload };
         let idle = limits.each(packet) - limits.on_wire(wire_bytes(cable.generation, packet));
         Sent { started, landed: self.free - idle.min(self.free) + limits.behind_wire() }
+    }
+
+    /// Sends `len` bytes that are one order to the writer, given at `ready`: as [`Self::send_all`], but where an engine's own buffer is shorter.
+    pub fn order(&mut self, ready: u64, len: u64) -> Sent {
+        let Some(piece) = self.cable.writer.piece(len) else { return self.send_all(ready, len) };
+        let (mut given, mut left, mut first) = (ready, len, None);
+        loop {
+            let part = piece.min(left);
+            let read = Limits(&self.cable).steady(part);
+            let sent = self.send_all(given + read, part);
+            let started = *first.get_or_insert(sent.started);
+            left -= part;
+            if left == 0 {
+                return Sent { started, ..sent };
+            }
+            given = self.free;
+        }
     }
 
     /// How many of so many packets are sent again, and again.
@@ -100,11 +127,26 @@ impl Direction {
         ready
     }
 
-    /// Takes the time of acknowledgements and credits that `payload` bytes of the other direction ask for.
+    /// Takes the time of acknowledgements and credits that a packet of `payload` bytes of the other direction asks for.
     pub fn acknowledge(&mut self, payload: u64) {
+        self.owe(wire_bytes(self.cable.generation, payload));
+    }
+
+    /// As [`Self::acknowledge`] for each packet of `len` bytes that the other direction has sent by [`Self::send_all`].
+    pub fn acknowledge_all(&mut self, len: u64) {
+        let (payload, generation) = (self.cable.writer.payload(&self.cable), self.cable.generation);
+        let (whole, rest) = (len / payload, len % payload);
+        let last = if rest > 0 { wire_bytes(generation, rest) } else { 0 };
+        self.owe(whole * wire_bytes(generation, payload) + last);
+    }
+
+    fn owe(&mut self, others: u64) {
         let limits = Limits(&self.cable);
-        self.owed += limits.acknowledgements() * wire_bytes(self.cable.generation, payload);
-        self.free += limits.on_wire(self.owed / MILLION);
+        self.owed += limits.acknowledgements() * others;
+        let time = limits.on_wire(self.owed / MILLION);
         self.owed %= MILLION;
+        let beside = time.min(self.idle);
+        self.idle -= beside;
+        self.free += time - beside;
     }
 }

@@ -87,6 +87,40 @@ impl Limits<'_> {
         self.0.writer.start() + self.on_wire(wire_bytes(self.0.generation, len)) + self.behind_wire()
     }
 
+    /// Time that `len` bytes take, one packet behind the other; also what an engine takes to read so many of its own host's memory, since its
+    /// slot is as wide as its cable (assumed).
+    pub(crate) fn steady(&self, len: u64) -> u64 {
+        let payload = self.0.writer.payload(self.0);
+        let rest = len % payload;
+        len / payload * self.each(payload) + if rest > 0 { self.each(rest) } else { 0 }
+    }
+
+    /// Payload of the last packet of `len` bytes.
+    pub fn last_packet(&self, len: u64) -> u64 {
+        let payload = self.0.writer.payload(self.0);
+        match len % payload {
+            0 => payload.min(len),
+            rest => rest,
+        }
+    }
+
+    /// From the order to write `len` bytes at once until the last of them are in the far memory, without errors and with nobody else on the
+    /// cable.
+    pub fn order(&self, len: u64) -> u64 {
+        let (piece, start) = (self.0.writer.piece(len), self.0.writer.start());
+        let pieces = piece.map_or(1, |piece| len.div_ceil(piece));
+        let read = if piece.is_some() { self.steady(len) } else { 0 };
+        let last = self.last_packet(len);
+        // What follows the last packet may begin later than its last byte is on the wire.
+        let idle = self.each(last) - self.on_wire(wire_bytes(self.0.generation, last));
+        pieces * start + read + self.steady(len) - idle + self.behind_wire()
+    }
+
+    /// Bytes a second of orders of `len` bytes, each of them given when the one before is in the far memory.
+    pub fn orders(&self, len: u64) -> f64 {
+        per_second(len, self.order(len))
+    }
+
     /// From a packet's last byte on the wire until it is in the far memory.
     pub(crate) fn behind_wire(&self) -> u64 {
         self.0.flight() + u64::from(self.0.hops) * HOP + LANDING

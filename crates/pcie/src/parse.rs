@@ -2,6 +2,7 @@
 
 use crate::{Cable, Generation, Medium, Writer};
 use std::fmt::{self, Display, Formatter};
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 /// What is wrong with a text that should say what a cable is.
@@ -15,6 +16,10 @@ pub struct BadCable {
 }
 
 const LANES: [u8; 6] = [1, 2, 4, 8, 12, 16];
+/// Bytes of an engine's own buffer.
+const BUFFER: RangeInclusive<u64> = 4 << 10..=1 << 30;
+/// Letters behind a number of bytes, the largest first.
+const UNITS: [(char, u64); 3] = [('G', 1 << 30), ('M', 1 << 20), ('K', 1 << 10)];
 
 impl FromStr for Cable {
     type Err = BadCable;
@@ -74,11 +79,16 @@ fn apply(cable: &mut Cable, part: &str) -> Result<&'static str, &'static str> {
             Ok("writer")
         }
         ["dma"] => {
-            cable.writer = Writer::Dma;
+            cable.writer = Writer::Dma { buffer: None };
+            Ok("writer")
+        }
+        ["dma", buffer] => {
+            let buffer = bytes(buffer).filter(|bytes| BUFFER.contains(bytes));
+            cable.writer = Writer::Dma { buffer: Some(buffer.ok_or("an engine's buffer: 4K to 1G")?) };
             Ok("writer")
         }
         _ => Err(
-            "this is not known: `mps`, `copper` or `fibre` with a length in `m`, `hops`, `errors`, `stores`, `dma`",
+            "this is not known: `mps`, `copper` or `fibre` with a length in `m`, `hops`, `errors`, `stores`, `dma`, `dma 1M`",
         ),
     }
 }
@@ -93,6 +103,16 @@ fn medium(cable: &mut Cable, medium: Medium, length: &str) -> Result<&'static st
     Ok("medium")
 }
 
+/// A number of bytes, perhaps of `K`, `M` or `G`.
+fn bytes(text: &str) -> Option<u64> {
+    let unit = UNITS.iter().find(|(letter, _)| text.ends_with(*letter));
+    let (number, unit) = unit.map_or((text, 1), |(letter, unit)| (text.trim_end_matches(*letter), *unit));
+    if !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}
+
 /// A number of metres with up to three decimals, in millimetres.
 fn millimetres(text: &str) -> Option<u32> {
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
@@ -104,6 +124,20 @@ fn millimetres(text: &str) -> Option<u32> {
     }
     let part: u32 = format!("{part:0<3}").parse().ok()?;
     whole.parse::<u32>().ok()?.checked_mul(1000)?.checked_add(part)
+}
+
+impl TryFrom<String> for Cable {
+    type Error = BadCable;
+
+    fn try_from(text: String) -> Result<Self, BadCable> {
+        text.parse()
+    }
+}
+
+impl From<Cable> for String {
+    fn from(cable: Cable) -> Self {
+        cable.to_string()
+    }
 }
 
 impl Display for Cable {
@@ -120,7 +154,13 @@ impl Display for Cable {
         }
         match self.writer {
             Writer::Stores => write!(to, ", stores"),
-            Writer::Dma => write!(to, ", dma"),
+            Writer::Dma { buffer: None } => write!(to, ", dma"),
+            Writer::Dma { buffer: Some(buffer) } => {
+                let unit = UNITS.iter().find(|(_, unit)| buffer.is_multiple_of(*unit));
+                let (number, letter) = unit
+                    .map_or((buffer, String::new()), |(letter, unit)| (buffer / unit, letter.to_string()));
+                write!(to, ", dma {number}{letter}")
+            }
         }
     }
 }
@@ -138,6 +178,10 @@ mod tests {
             "gen4 x8, mps 256, fibre 10 m, hops 2, stores",
             "gen1 x1, mps 128, copper 0.5 m, hops 0, errors 1e-12, dma",
             "gen6 x16, mps 4096, copper 10 m, hops 16, dma",
+            "gen3 x4, mps 256, copper 1 m, hops 2, dma 1M",
+            "gen3 x4, mps 256, copper 1 m, hops 2, dma 1536K",
+            "gen3 x4, mps 256, copper 1 m, hops 2, dma 4097",
+            "gen3 x4, mps 256, copper 1 m, hops 2, dma 1G",
         ] {
             assert_eq!(text.parse::<Cable>().unwrap().to_string(), text);
         }
@@ -160,7 +204,13 @@ mod tests {
             ("gen3 x4, fibre 10", "`fibre 10`"),
             ("gen3 x4, hops 17", "`hops 17`"),
             ("gen3 x4, errors 1", "`errors 1`"),
-            ("gen3 x4, dma 1M", "`dma 1M`"),
+            ("gen3 x4, dma 1T", "`dma 1T`"),
+            ("gen3 x4, dma 3K", "4K to 1G"),
+            ("gen3 x4, dma 2G", "4K to 1G"),
+            ("gen3 x4, dma -1M", "4K to 1G"),
+            ("gen3 x4, dma MM", "4K to 1G"),
+            ("gen3 x4, dma 99999999999999999999G", "4K to 1G"),
+            ("gen3 x4, dma 1M, stores", "twice"),
             ("gen3 x4, hops 1, hops 2", "twice"),
             ("gen3 x4, stores, dma", "twice"),
             ("gen3 x4, colour red", "`colour red`"),

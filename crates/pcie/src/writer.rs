@@ -16,7 +16,10 @@ pub enum Writer {
     /// A processor's stores, combined into lines.
     Stores,
     /// A DMA engine, which fills packets.
-    Dma,
+    Dma {
+        /// Bytes of a buffer of its own, through which all goes; `None`: it sends what it reads at once.
+        buffer: Option<u64>,
+    },
 }
 
 impl Writer {
@@ -24,7 +27,7 @@ impl Writer {
     pub fn start(self) -> u64 {
         match self {
             Self::Stores => STORE,
-            Self::Dma => START,
+            Self::Dma { .. } => START,
         }
     }
 
@@ -32,7 +35,7 @@ impl Writer {
     pub fn gap(self) -> u64 {
         match self {
             Self::Stores => LINE_GAP,
-            Self::Dma => 0,
+            Self::Dma { .. } => 0,
         }
     }
 
@@ -40,7 +43,16 @@ impl Writer {
     pub fn payload(self, cable: &Cable) -> u64 {
         match self {
             Self::Stores => crate::LINE,
-            Self::Dma => cable.mps.into(),
+            Self::Dma { .. } => cable.mps.into(),
+        }
+    }
+
+    /// Bytes that it reads before it sends them, of an order of `len` bytes: none if the order fits into its buffer, where the first are sent
+    /// while the last are read. One that does not goes in pieces of the buffer, each of which is read when the one before is sent.
+    pub(crate) fn piece(self, len: u64) -> Option<u64> {
+        match self {
+            Self::Dma { buffer: Some(buffer) } if len > buffer => Some(buffer),
+            _ => None,
         }
     }
 }

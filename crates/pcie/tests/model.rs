@@ -3,7 +3,7 @@
 use crosslane_pcie::{Cable, Direction, Generation, Limits, SECOND, Writer};
 
 const LANES: [u8; 6] = [1, 2, 4, 8, 12, 16];
-const DMA: Writer = Writer::Dma;
+const DMA: Writer = Writer::Dma { buffer: None };
 
 /// Bytes a second of a writer that never stops, by sending `count` packets.
 fn saturated(cable: &Cable, count: u64) -> f64 {
@@ -159,6 +159,29 @@ fn many_packets_at_once_are_as_one_by_one() {
     }
 }
 
+/// Both directions busy: chunks with their acknowledgements at once give what the formula does, whoever writes.
+#[test]
+fn acknowledgements_of_many_packets_at_once_are_as_one_by_one() {
+    for generation in Generation::ALL {
+        for lanes in LANES {
+            for (writer, mps) in [(Writer::Stores, 256), (DMA, 128), (DMA, 256), (DMA, 4096)] {
+                let cable = Cable { mps, writer, ..Cable::new(generation, lanes) };
+                let mut ways = [Direction::new(cable, 1), Direction::new(cable, 2)];
+                let (count, len, mut last) = (1000, 64 << 10, 0);
+                for _ in 0..count {
+                    for way in 0..2 {
+                        last = ways[way].send_all(0, len).landed;
+                        ways[1 - way].acknowledge_all(len);
+                    }
+                }
+                let ours = (count * len) as f64 * SECOND as f64 / last as f64;
+                let formula = Limits(&cable).payload(true);
+                assert!(near(ours, formula), "{cable}: {ours} bytes/s, by the formula {formula}");
+            }
+        }
+    }
+}
+
 #[test]
 fn errors_of_many_packets_at_once_are_as_many() {
     let cable = Cable { bit_errors: 1e-6, writer: DMA, ..Cable::new(Generation::new(3).unwrap(), 8) };
@@ -189,4 +212,70 @@ fn packets_land_in_their_order_and_not_before_they_are_sent() {
             landed = sent.landed;
         }
     }
+}
+
+/// An order packet by packet, as an engine with a buffer of its own sends it.
+fn order_by_packets(cable: &Cable, direction: &mut Direction, ready: u64, len: u64) -> u64 {
+    let payload = cable.writer.payload(cable);
+    let Writer::Dma { buffer: Some(buffer) } = cable.writer else { panic!("{cable} has no buffer") };
+    let (mut done, mut landed, mut ready) = (0, 0, ready);
+    while done < len {
+        let piece = buffer.min(len - done);
+        if len > buffer {
+            // It is read as fast as a link of this kind carries it.
+            let mut slot = Direction::new(*cable, 1);
+            let mut read = 0;
+            while read < piece {
+                slot.send(0, payload.min(piece - read));
+                read += payload.min(piece - read);
+            }
+            ready += slot.free();
+        }
+        ready += cable.writer.start();
+        let mut sent = 0;
+        while sent < piece {
+            landed = direction.send(ready, payload.min(piece - sent)).landed;
+            sent += payload.min(piece - sent);
+        }
+        (done, ready) = (done + piece, direction.free());
+    }
+    landed
+}
+
+#[test]
+fn orders_of_an_engine_with_a_buffer_are_as_the_formula_says() {
+    let mut dice = fastrand::Rng::with_seed(11);
+    for generation in Generation::ALL {
+        for (lanes, mps) in [(1, 128), (4, 256), (8, 512), (16, 256)] {
+            for buffer in [64 << 10, 1 << 20] {
+                let writer = Writer::Dma { buffer: Some(buffer) };
+                let cable = Cable { mps, writer, ..Cable::new(generation, lanes) };
+                for len in [64, 5000, buffer, buffer + 1, 3 * buffer, dice.u64(1..8 * buffer)] {
+                    let formula = Limits(&cable).order(len);
+                    let at_once = Direction::new(cable, 1).order(0, len).landed;
+                    let packets = order_by_packets(&cable, &mut Direction::new(cable, 1), 0, len);
+                    for ours in [at_once, packets] {
+                        let text = format!("{cable}: {len} bytes: {ours} ps, by the formula {formula}");
+                        assert!(near(ours as f64, formula as f64), "{text}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The switchless study: the rate of an engine grows with the size of what it is told to send, up to its buffer of 1 MB, and collapses above.
+#[test]
+fn engine_with_a_short_buffer_collapses_as_the_study_saw_it() {
+    let cable: Cable = "gen3 x8, dma 1M".parse().unwrap();
+    let rate = |len: u64| Limits(&cable).orders(len);
+    let mut before = 0.0;
+    for len in (10..=20).map(|power| 1 << power) {
+        assert!(rate(len) > before, "{len} bytes");
+        before = rate(len);
+    }
+    let collapsed = rate(2 << 20) / rate(1 << 20);
+    assert!((0.4..0.6).contains(&collapsed), "{collapsed}");
+    let without: Cable = "gen3 x8, dma".parse().unwrap();
+    assert!(Limits(&without).orders(2 << 20) > Limits(&without).orders(1 << 20));
 }
