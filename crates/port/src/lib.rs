@@ -35,4 +35,4 @@ pub mod soft;
 
 mod translation;
 
-pub use port::{DownReason, Event, Info, Mapped, Port, PortError};
+pub use port::{DownReason, Event, Info, Mapped, Pacing, Port, PortError};

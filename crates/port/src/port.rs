@@ -1,5 +1,6 @@
 //! The trait.
 
+use crosslane_pcie::Cable;
 use crosslane_shm::{Load, MapError, Segment, Store};
 use crosslane_wire::{Caching, Reach, SegmentRange};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -141,6 +142,11 @@ pub trait Port: Send {
     /// As [`Self::carve_outbound`], mapped for the daemon itself. Same errors, but never `Unsupported`.
     fn map_outbound(&mut self, window: usize, range: SegmentRange) -> Result<Self::Outbound, PortError>;
 
+    /// How well the port keeps the times of the cable that it behaves like; `None` where stores land when they land.
+    fn pacing(&self) -> Option<Pacing> {
+        None
+    }
+
     /// Exports a waker of one of this host's wake events, whose wakes contain `word`, to the peer, and returns the handle under which the
     /// peer imports it.
     ///
@@ -204,6 +210,30 @@ impl Info {
     /// Whether the port's memory is ordinary memory of this machine, which any of its processes can share.
     pub const fn is_shared_memory(&self) -> bool {
         self.descriptors && matches!(self.caching, Caching::WriteBack) && self.posted_ns == 0 && !self.lossy
+    }
+}
+
+/// How well a port keeps the times of the cable that it behaves like: what it has sent since it was made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pacing {
+    /// The cable.
+    pub cable: Cable,
+    /// Bytes that have landed.
+    pub landed_bytes: u64,
+    /// Those of them that landed more than [`Pacing::LATE`] behind their time: this machine did not keep up.
+    pub late_bytes: u64,
+    /// The most that any of them was behind its time, ns.
+    pub worst_ns: u64,
+}
+
+impl Pacing {
+    /// How far behind its time a store may land before it counts as late, ns: a sleep of the lander ends up to some 100 us late.
+    pub const LATE: u64 = 250_000;
+
+    /// The part of the bytes that landed late.
+    #[expect(clippy::cast_precision_loss, reason = "a share")]
+    pub fn late(&self) -> f64 {
+        self.late_bytes as f64 / self.landed_bytes.max(1) as f64
     }
 }
 

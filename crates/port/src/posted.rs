@@ -16,8 +16,8 @@ mod schedule;
 
 use crate::port::SCRATCHPADS;
 use crate::soft::{SoftConfig, SoftPort, poller};
-use crate::{DownReason, Event, Info, Port, PortError};
-use crosslane_pcie::{Cable, Direction, NANOSECOND};
+use crate::{DownReason, Event, Info, Pacing, Port, PortError};
+use crosslane_pcie::{Cable, Direction, Limits, NANOSECOND};
 use crosslane_shm::{Inbound, Outbound, Segment, queue};
 use crosslane_wire::{Caching, MemoryKind, SegmentInfo, SegmentRange};
 pub use inside::{Inside, Lane};
@@ -31,6 +31,9 @@ use std::time::Duration;
 pub const DELAY_MAX: u32 = 100_000_000;
 /// How late the lander may be on a busy machine, ns.
 pub const LATE: u32 = 20_000_000;
+
+/// How long stores of a saturating writer may be under way on a cable with a rate: as long as a lander that sleeps may be late.
+const DEPTH: Duration = Duration::from_micros(250);
 
 /// A posted cable: a soft cable, and how stores land on it.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,6 +88,23 @@ impl Stores {
             Timing::Cable(cable) => Box::new(Timed(Direction::new(cable, self.seed))),
         };
         Lander::new(pace, self.combine)
+    }
+
+    /// A queue of stores to the peer. On a cable with a rate, what is behind the first stores of the last quarter of a millisecond waits in its writer,
+    /// as a processor waits for a link's credit: else a word behind 256 KB, such as that its writer sleeps, would be as late as they.
+    fn queue(&self) -> Result<OwnedFd, PortError> {
+        Ok(match self.timing {
+            Timing::Drawn(..) => queue::create()?,
+            Timing::Cable(cable) => {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "it is cut to what a queue has"
+                )]
+                let depth = (Limits(&cable).payload(false) * DEPTH.as_secs_f64()) as u32;
+                queue::create_with(depth)?
+            }
+        })
     }
 
     fn caching(&self) -> Caching {
@@ -161,6 +181,13 @@ impl Port for PostedPort {
             posted_ns: self.stores.longest(),
             lossy: true,
             ..self.inner.info()
+        }
+    }
+
+    fn pacing(&self) -> Option<Pacing> {
+        match self.stores.timing {
+            Timing::Drawn(..) => None,
+            Timing::Cable(cable) => Some(self.lander.pacing(cable)),
         }
     }
 
@@ -244,13 +271,13 @@ impl Port for PostedPort {
         let memory = self.inner.carve_outbound(window, range)?;
         // Before the new queue is added: the range may have been freed and carved again.
         self.forget_freed();
-        let fd = queue::create()?;
+        let fd = self.stores.queue()?;
         self.lander.add((window, range), queue::Reader::new(&fd, &memory)?);
         Ok(self.stores.queued(fd, range.len, true))
     }
 
     fn queue_beside(&mut self, window: usize, range: SegmentRange) -> Result<Segment, PortError> {
-        let fd = queue::create()?;
+        let fd = self.stores.queue()?;
         let copy = rustix::io::fcntl_dupfd_cloexec(&fd, 0);
         self.lander.add_beside((window, range), copy.map_err(PortError::system("duplicate a queue"))?);
         Ok(self.stores.queued(fd, range.len, true))

@@ -4,7 +4,8 @@ use super::Stores;
 use super::lander::{Lander, Remover};
 use super::schedule::Ticket;
 use crate::PortError;
-use crosslane_shm::{Segment, queue};
+use crosslane_shm::Segment;
+use crosslane_shm::queue::Reader;
 use crosslane_wire::{SegmentInfo, SegmentRange};
 use std::os::fd::BorrowedFd;
 
@@ -42,8 +43,8 @@ impl Inside {
     /// # Errors
     /// There is no memory for the queue, or `memory` cannot be mapped.
     pub fn carve_outbound(&mut self, memory: &Segment) -> Result<(Segment, Lane), PortError> {
-        let fd = queue::create()?;
-        let reader = queue::Reader::new(&fd, memory)?;
+        let fd = self.stores.queue()?;
+        let reader = Reader::new(&fd, memory)?;
         self.lanes += 1;
         let place = (0, SegmentRange { offset: self.lanes, len: memory.info.len });
         self.lander.add(place, reader);

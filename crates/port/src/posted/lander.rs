@@ -1,8 +1,11 @@
 //! The lander: the thread that makes queued stores visible, and a port's requests to it.
 
 use super::pace::Pace;
-use super::schedule::{Place, Schedule, Ticket};
-use crate::PortError;
+use super::schedule::{Landed, Place, Schedule, Ticket};
+use crate::{Pacing, PortError};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_pcie::Cable;
 use crosslane_shm::queue::{Reader, Waker, now, sleep, sleep_exactly};
 use crosslane_shm::signals::Masked;
 use rustix::event::{EventfdFlags, eventfd};
@@ -35,6 +38,23 @@ struct Shared {
     waker: Waker,
     /// Readable when tickets have landed.
     report: OwnedFd,
+    landed: Tally,
+}
+
+/// What has landed, for [`Pacing`].
+#[derive(Debug, Default)]
+struct Tally {
+    bytes: AtomicU64,
+    late: AtomicU64,
+    worst: AtomicU64,
+}
+
+impl Tally {
+    fn add(&self, landed: &Landed) {
+        self.bytes.fetch_add(landed.bytes, Relaxed);
+        self.late.fetch_add(landed.late, Relaxed);
+        self.worst.fetch_max(landed.worst, Relaxed);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -75,6 +95,7 @@ impl Lander {
             done: Condvar::new(),
             waker: Waker::default(),
             report: report.map_err(PortError::system("eventfd"))?,
+            landed: Tally::default(),
         });
         let (work, schedule) = (shared.clone(), Schedule::new(pace, combine));
         let thread = std::thread::Builder::new().name("lander".into()).spawn(move || run(&work, schedule));
@@ -111,6 +132,17 @@ impl Lander {
     /// Puts `ticket` behind all stores that are under way.
     pub(super) fn put(&self, ticket: Ticket) {
         self.shared.order(Order::Ticket(now(), ticket));
+    }
+
+    /// How well the times of `cable` were kept.
+    pub(super) fn pacing(&self, cable: Cable) -> Pacing {
+        let Tally { bytes, late, worst } = &self.shared.landed;
+        Pacing {
+            cable,
+            landed_bytes: bytes.load(Relaxed),
+            late_bytes: late.load(Relaxed),
+            worst_ns: worst.load(Relaxed),
+        }
     }
 
     /// Takes the tickets that have landed.
@@ -160,16 +192,22 @@ fn run(shared: &Shared, mut schedule: Schedule) {
         let Some(tickets) = obey(shared, &mut schedule) else { return };
         let time = now();
         let took = schedule.scan(time, tickets);
-        if schedule.land(time, &mut landed) || took {
+        let now_landed = schedule.land(time, &mut landed);
+        if let Some(now_landed) = &now_landed {
+            shared.landed.add(now_landed);
+        }
+        if now_landed.is_some() || took {
             report(shared, &mut landed);
             if armed {
                 schedule.disarm();
             }
             (armed, busy_at) = (false, time);
-        } else if !armed {
+        } else if !armed && schedule.wants_wakes() {
             // Look once more: writers may have stored before they could see that the lander wants wakes.
             schedule.arm();
             armed = true;
+        } else if !armed {
+            sleep([].into_iter(), false, (&shared.waker, value), schedule.next_due(), time - busy_at);
         } else {
             let others = schedule.has_others();
             sleep(schedule.awaited(), others, (&shared.waker, value), schedule.next_due(), time - busy_at);

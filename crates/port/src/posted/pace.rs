@@ -10,8 +10,13 @@ pub(crate) trait Pace: Send {
     fn cut(&mut self, offset: usize, len: usize) -> usize;
 
     /// When a piece of `len` bytes lands that was stored at `stored_at`, ns; not earlier than that. The order of stores
-    /// may make it land later.
-    fn lands_at(&mut self, stored_at: u64, len: usize) -> u64;
+    /// may make it land later. `held_up`: its writer stores as fast as room is made ([`crosslane_shm::queue::Entry`]).
+    fn lands_at(&mut self, stored_at: u64, len: usize, held_up: bool) -> u64;
+
+    /// Whether no piece lands before an earlier one, so that nobody need keep the order of stores to one line.
+    fn in_order(&self) -> bool {
+        false
+    }
 }
 
 /// Bytes that a processor combines into one write.
@@ -42,7 +47,7 @@ impl Pace for Drawn {
         first + LINE * self.dice.usize(..lines)
     }
 
-    fn lands_at(&mut self, stored_at: u64, _len: usize) -> u64 {
+    fn lands_at(&mut self, stored_at: u64, _len: usize, _held_up: bool) -> u64 {
         stored_at + self.least + self.dice.u64(..=self.more)
     }
 }
@@ -56,9 +61,16 @@ impl Pace for Timed {
         len
     }
 
-    fn lands_at(&mut self, stored_at: u64, len: usize) -> u64 {
-        let sent = self.0.send_all(stored_at.saturating_mul(NANOSECOND), len as u64);
-        sent.landed.div_ceil(NANOSECOND)
+    /// A writer that is held up follows what it has stored at once, as if the lander had never been late: else the cable would stand idle for as
+    /// long as this machine takes to wake the two.
+    fn lands_at(&mut self, stored_at: u64, len: usize, held_up: bool) -> u64 {
+        let stored_at = stored_at.saturating_mul(NANOSECOND);
+        let ready = if held_up { stored_at.min(self.0.free()) } else { stored_at };
+        self.0.send_all(ready, len as u64).landed.div_ceil(NANOSECOND)
+    }
+
+    fn in_order(&self) -> bool {
+        true
     }
 }
 
@@ -74,16 +86,19 @@ mod tests {
         let mut last = 0;
         // A write of 16 MB, as a program stores it: as fast as memory.
         for _ in 0..8192 {
-            let landed = pace.lands_at(1000, 2048);
+            let landed = pace.lands_at(1000, 2048, false);
             assert!(landed >= last);
             last = landed;
         }
         let ours = (16 << 20) as f64 * 1e9 / (last - 1000) as f64;
         let limit = Limits(&cable).payload(false);
         assert!((ours / limit - 1.0).abs() < 0.01, "{ours} bytes/s of {limit}");
+        // A writer that waited for room, which the lander made a second late.
+        let late = pace.lands_at(last + 1_000_000_000, 2048, true);
+        assert!(late - last < 2000, "{} ns", late - last);
         // A line at rest.
-        let landed = pace.lands_at(1_000_000_000, 64);
-        assert_eq!(landed - 1_000_000_000, Limits(&cable).latency(64).div_ceil(NANOSECOND));
+        let landed = pace.lands_at(2_000_000_000, 64, false);
+        assert_eq!(landed - 2_000_000_000, Limits(&cable).latency(64).div_ceil(NANOSECOND));
     }
 
     #[test]
@@ -91,7 +106,7 @@ mod tests {
         let mut pace = Drawn::new(7, (100, 300));
         let mut seen = [false; 201];
         for offset in 0..5000 {
-            let at = pace.lands_at(1000, 8);
+            let at = pace.lands_at(1000, 8, false);
             seen[usize::try_from(at - 1100).unwrap()] = true;
             let len = offset % 1500 + 1;
             let cut = pace.cut(offset, len);

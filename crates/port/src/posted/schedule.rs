@@ -5,6 +5,7 @@
 //! line of one segment the later one lands last, as on processors. A write to the peer's registers waits for all earlier stores.
 
 use super::pace::{LINE, Pace};
+use crate::Pacing;
 use crosslane_shm::queue::{Entry, Garbage, QUEUES_MAX, Reader, What, now};
 use crosslane_wire::SegmentRange;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -14,6 +15,8 @@ use std::os::fd::OwnedFd;
 const AT_ONCE: usize = 1024;
 /// Lines whose last landing is kept; if there are more, those that have passed are dropped.
 const LINES: usize = 16 * 1024;
+/// Stores of a cable with a rate that land within so long, ns, land together: a sleep for each would take more than one processor has.
+const TOGETHER: u64 = 20_000;
 /// Where there are more queues than one sleep can wait for, those that were not used for so long, ns, are not waited for at all: each
 /// costs the kernel some 100 ns of every sleep.
 const IDLE: u64 = 1_000_000_000;
@@ -75,6 +78,25 @@ enum Landing {
 enum Taken {
     Entry(u64, Entry),
     Ticket(Ticket),
+}
+
+/// What [`Schedule::land`] has made visible.
+#[derive(Debug, Default)]
+pub(super) struct Landed {
+    /// Bytes.
+    pub(super) bytes: u64,
+    /// Those of them that were more than [`Pacing::LATE`] behind their time.
+    pub(super) late: u64,
+    /// The most that any was behind its time, ns.
+    pub(super) worst: u64,
+}
+
+impl Landed {
+    fn add(&mut self, bytes: u64, behind: u64) {
+        self.bytes += bytes;
+        self.late += if behind > Pacing::LATE { bytes } else { 0 };
+        self.worst = self.worst.max(behind);
+    }
 }
 
 impl Schedule {
@@ -146,9 +168,19 @@ impl Schedule {
         self.awaited().for_each(Reader::disarm);
     }
 
-    /// Time of the next landing, ns.
+    /// Whether the lander must hear of each store: not where those to come land behind those that are under way, which wake it in time.
+    pub(super) fn wants_wakes(&self) -> bool {
+        !self.pace.in_order() || self.under_way.is_empty()
+    }
+
+    /// Time of the next landing, ns; of stores that land close behind each other that of the last, where they are in order.
     pub(super) fn next_due(&self) -> Option<u64> {
-        self.under_way.keys().next().map(|(due, _)| *due)
+        let first = self.under_way.keys().next()?.0;
+        if !self.pace.in_order() {
+            return Some(first);
+        }
+        let close = (first, 0)..=(first + TOGETHER, u64::MAX);
+        self.under_way.range(close).next_back().map(|((due, _), _)| *due)
     }
 
     /// Takes all stores up to time `until`, ns, and the `tickets`, each with its time, which is not later. Returns
@@ -171,7 +203,7 @@ impl Schedule {
             match taken {
                 Taken::Entry(lane, entry) => self.plan(lane, entry),
                 Taken::Ticket(ticket) => {
-                    let due = self.pace.lands_at(at, size_of::<u32>()).max(self.latest);
+                    let due = self.pace.lands_at(at, size_of::<u32>(), false).max(self.latest);
                     self.put(due, Landing::Ticket(ticket));
                 }
             }
@@ -189,9 +221,13 @@ impl Schedule {
         let (mut from, mut pieces) = (0, Vec::new());
         while from < len {
             let part = self.pace.cut(offset + from, len - from).clamp(1, len - from);
-            let due = self.pace.lands_at(entry.stored_at, part);
-            let floor = if self.combine { self.floor } else { self.latest };
-            let due = lane.order(offset + from, part, due.max(floor));
+            let due = self.pace.lands_at(entry.stored_at, part, entry.held_up);
+            let due = if self.pace.in_order() || !self.combine {
+                due.max(self.latest)
+            } else {
+                lane.order(offset + from, part, due.max(self.floor))
+            };
+            lane.latest = lane.latest.max(due);
             self.latest = self.latest.max(due);
             pieces.push((due, Landing::Piece { lane: number, index, entry, from, len: part }));
             from += part;
@@ -211,25 +247,27 @@ impl Schedule {
         self.number
     }
 
-    /// Lands what is due at `now`, ns, and adds the tickets that are due. Returns whether there was any; perhaps not all.
-    pub(super) fn land(&mut self, now: u64, tickets: &mut Vec<Ticket>) -> bool {
-        let mut any = false;
+    /// Lands what is due at `now`, ns, and adds the tickets that are due; `None` if nothing is. Perhaps not all.
+    pub(super) fn land(&mut self, now: u64, tickets: &mut Vec<Ticket>) -> Option<Landed> {
+        let mut landed = None;
         for _ in 0..AT_ONCE {
             let Some(first) = self.under_way.first_entry().filter(|first| first.key().0 <= now) else {
                 break;
             };
-            any = true;
+            let behind = now - first.key().0;
+            let landed = landed.get_or_insert_with(Landed::default);
             match first.remove() {
                 Landing::Ticket(ticket) => tickets.push(ticket),
                 Landing::Piece { lane, index, entry, from, len } => {
                     if let Some(lane) = self.lanes.get_mut(&lane) {
                         lane.reader.land(&entry, from, len);
                         lane.has_landed(index, now);
+                        landed.add(len as u64, behind);
                     }
                 }
             }
         }
-        any
+        landed
     }
 }
 
@@ -255,7 +293,6 @@ impl Lane {
         let earlier = lines.clone().filter_map(|line| self.lines.get(&line).copied()).max();
         let due = earlier.map_or(due, |earlier| due.max(earlier));
         self.lines.extend(lines.map(|line| (line, due)));
-        self.latest = self.latest.max(due);
         due
     }
 

@@ -130,13 +130,10 @@ impl Outbound {
         mut fill: impl FnMut(usize, &mut [u8]) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let queue = self.queue(offset, len);
-        let mut piece = [0; queue::PIECE];
-        for at in (0..len).step_by(queue::PIECE) {
-            let piece = &mut piece[..queue::PIECE.min(len - at)];
-            fill(at, piece)?;
-            queue.store(offset + at, piece);
+        if len <= queue::PIECE {
+            return store_by::<{ queue::PIECE }>(queue, offset, len, &mut fill);
         }
-        Ok(())
+        store_by::<{ queue::BATCH }>(queue, offset, len, &mut fill)
     }
 
     /// Executes a store fence where memory is not coherent.
@@ -148,6 +145,24 @@ impl Outbound {
             None => copy::store_fence(),
         }
     }
+}
+
+/// Stores `len` bytes that `fill` copies, by way of `N` bytes on the stack: not in the queue itself, whose lock would be held while a page of
+/// the program's is fetched.
+#[inline(never)]
+fn store_by<const N: usize>(
+    queue: &Writer,
+    offset: usize,
+    len: usize,
+    fill: &mut impl FnMut(usize, &mut [u8]) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let mut piece = [0; N];
+    for at in (0..len).step_by(N) {
+        let piece = &mut piece[..N.min(len - at)];
+        fill(at, piece)?;
+        queue.store(offset + at, piece);
+    }
+    Ok(())
 }
 
 impl Store for Outbound {

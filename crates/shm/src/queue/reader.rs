@@ -1,7 +1,8 @@
 //! The lander's end of a queue.
 
 use super::{
-    ASLEEP, DATA, DEAD, FENCE, FREED, HEAD, ROOM, STORE, TAIL, WAKE, WANTED, WORDS, entry_len, place,
+    ASLEEP, DATA, DEAD, DEPTH, DEPTH_MIN, FENCE, FREED, HEAD, HELD_UP, ROOM, STORE, TAIL, WAKE, WANTED,
+    WORDS, entry_len, place,
 };
 use crate::copy;
 use crate::mapping::{MapError, Mapping};
@@ -15,16 +16,20 @@ use thiserror::Error;
 
 /// How far a store's time stamp may be ahead of the lander's clock, ns.
 const AHEAD: u64 = 1_000_000_000;
+/// A writer that stores nothing for so long, ns, was not held up any more.
+const PAUSE: u64 = 250_000;
 
 /// A queue as the lander sees it, and the segment that its stores go to. Marks the queue as dead when dropped.
 #[derive(Debug)]
 pub struct Reader {
-    mapping: Mapping,
+    pub(super) mapping: Mapping,
     memory: Arc<Mapping>,
     taken: u64,
     freed: u64,
     /// Time stamp of the last entry, ns.
     last: u64,
+    /// Entries before this position count as held up.
+    held_up_until: u64,
     /// Value of WAKE before the lander last looked for entries.
     pub(super) seen: u32,
 }
@@ -43,6 +48,8 @@ pub struct Entry {
     pub end: u64,
     /// When it was stored, ns.
     pub stored_at: u64,
+    /// Its writer had waited for room, for this entry or, without a pause since, for one of the last 256 KB: it stores as fast as entries land.
+    pub held_up: bool,
     /// The entry's kind.
     pub what: What,
 }
@@ -80,7 +87,7 @@ impl Reader {
 
     fn leading_to(queue: impl AsFd, memory: Arc<Mapping>) -> Result<Self, MapError> {
         let mapping = Mapping::new(queue, super::LEN)?;
-        Ok(Self { mapping, memory, taken: 0, freed: 0, last: 0, seen: 0 })
+        Ok(Self { mapping, memory, taken: 0, freed: 0, last: 0, held_up_until: 0, seen: 0 })
     }
 
     /// Takes the next entry, if it was stored at time `until` (ns) or before.
@@ -98,13 +105,20 @@ impl Reader {
             return if stored_at - until > AHEAD { Err(Garbage) } else { Ok(None) };
         }
         let len = usize::try_from(u32::from_le_bytes([l0, l1, l2, l3])).map_err(|_| Garbage)?;
-        let what = self.what(u32::from_le_bytes([k0, k1, k2, k3]), offset, len)?;
+        let kind = u32::from_le_bytes([k0, k1, k2, k3]);
+        let what = self.what(kind & !HELD_UP, offset, len)?;
         let end = self.taken + entry_len(len) as u64;
         if end - self.taken > ready {
             return Err(Garbage);
         }
+        if kind & HELD_UP != 0 {
+            self.held_up_until = end + DATA as u64;
+        } else if stored_at.saturating_sub(self.last) > PAUSE {
+            self.held_up_until = 0;
+        }
         self.last = self.last.max(stored_at);
-        let entry = Entry { begin: self.taken, end, stored_at: self.last, what };
+        let held_up = self.taken < self.held_up_until;
+        let entry = Entry { begin: self.taken, end, stored_at: self.last, held_up, what };
         self.taken = end;
         Ok(Some(entry))
     }
@@ -170,10 +184,19 @@ impl Reader {
         self.mapping.word64(FREED).store(position, Release);
         fence(SeqCst);
         let wanted = self.mapping.word32(WANTED);
-        if wanted.load(Relaxed) != 0 {
+        let bytes = u64::from(wanted.load(Relaxed));
+        if bytes != 0 && self.room() >= bytes.min(DATA as u64) {
             wanted.store(0, Relaxed);
             self.wake_writers();
         }
+    }
+
+    /// Bytes that writers may still store.
+    fn room(&self) -> u64 {
+        let depth = u64::from(self.mapping.word32(DEPTH).load(Relaxed));
+        let depth = if depth < DEPTH_MIN.into() { DATA as u64 } else { depth.min(DATA as u64) };
+        let tail = self.mapping.word64(TAIL).load(Relaxed);
+        depth.saturating_sub(tail.saturating_sub(self.freed))
     }
 
     fn wake_writers(&self) {

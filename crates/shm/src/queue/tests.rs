@@ -109,6 +109,46 @@ fn posted_store_waits_for_room_and_is_dropped_when_none_comes() {
     assert_eq!(reader.take(now()), Err(Garbage), "it was given up");
 }
 
+/// A queue that holds little fills up: what is stored behind that says so, until its writer pauses.
+#[test]
+fn posted_writer_that_waited_for_room_says_so_until_it_pauses() {
+    let memory = new_segment("memory", SEGMENT).unwrap();
+    let fd = create_with(DEPTH_MIN).unwrap();
+    let mut reader = Reader::new(&fd, &Segment::sealed(memory, SEGMENT)).unwrap();
+    let info =
+        SegmentInfo { memory: MemoryKind::Queue, posted_ns: 1, lossy: true, ..SegmentInfo::sealed(SEGMENT) };
+    let out = Outbound::map(&Segment { fd, info }).unwrap();
+    let take = |reader: &mut Reader| {
+        let entry = reader.take(now()).unwrap()?;
+        reader.free(entry.end);
+        Some(entry)
+    };
+    out.write(0, &[1; 2 * PIECE]);
+    let first = take(&mut reader).unwrap();
+    assert!(!first.held_up);
+    let bytes = vec![2; 20 * PIECE];
+    let (mut taken, mut held_up, mut deepest) = (0, 0, 0);
+    std::thread::scope(|scope| {
+        let storing = scope.spawn(|| out.write(0, &bytes));
+        while taken < 21 * PIECE {
+            let Some(entry) = reader.take(now()).unwrap() else { continue };
+            let What::Store { len, .. } = entry.what else { panic!("no fence was stored") };
+            // The writer stands still meanwhile, with as much under way as may be.
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            deepest = deepest
+                .max(reader.mapping.word64(TAIL).load(core::sync::atomic::Ordering::Acquire) - entry.begin);
+            (taken, held_up) = (taken + len, held_up + usize::from(entry.held_up));
+            reader.free(entry.end);
+        }
+        storing.join().unwrap();
+    });
+    assert!(deepest <= DEPTH_MIN.into(), "{deepest} bytes");
+    assert!(held_up > 10, "{held_up} of 20");
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    out.write(0, &[3; 8]);
+    assert!(!take(&mut reader).unwrap().held_up);
+}
+
 #[test]
 fn posted_store_of_a_dropped_queue_costs_no_time() {
     let (out, reader, inb, _) = queue();

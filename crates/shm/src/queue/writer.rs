@@ -1,8 +1,8 @@
 //! The writers' end of a queue.
 
 use super::{
-    ASLEEP, DATA, DEAD, FENCE, FENCED, FREED, HEAD, LOCK, PIECE, ROOM, STORE, TAIL, WAKE, WANTED, WORDS,
-    entry_len, now, place,
+    ASLEEP, BATCH, DATA, DEAD, DEPTH, DEPTH_MIN, FENCE, FENCED, FREED, HEAD, HELD_UP, LOCK, PIECE, ROOM,
+    STORE, TAIL, WAKE, WANTED, WORDS, entry_len, now, place,
 };
 use crate::lock::{SharedLock, forget_busy};
 use crate::mapping::{MapError, Mapping};
@@ -29,11 +29,21 @@ pub(crate) struct Writer {
     len: usize,
 }
 
-/// Outcome of an attempt to append an entry.
+/// What is appended.
+#[derive(Clone, Copy, Debug)]
+enum What<'a> {
+    /// Bytes for an offset of the segment, as one entry or several.
+    Store(usize, &'a [u8]),
+    Fence,
+}
+
+/// Outcome of an attempt to append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Put {
     Done,
-    /// There is no room for the entry.
+    /// So many bytes of a store: there is no room for more, or others shall have the lock meanwhile.
+    Part(usize),
+    /// There is no room.
     Full,
     /// Another writer has held the lock for long.
     Busy,
@@ -56,65 +66,85 @@ impl Writer {
 
     /// Stores `bytes` at `offset`, inside the segment: as one entry or several, which land later.
     pub(crate) fn store(&self, offset: usize, bytes: &[u8]) {
-        for (index, piece) in bytes.chunks(PIECE).enumerate() {
-            self.append(STORE, (offset + index * PIECE) as u64, piece);
-        }
+        self.append(What::Store(offset, bytes));
     }
 
     /// No store after this call lands before a store that came before it.
     pub(crate) fn fence(&self) {
-        let word = |at| self.mapping.word64(at).load(Acquire);
-        if word(FENCED) != word(TAIL) {
-            self.append(FENCE, 0, &[]);
+        if !self.is_fenced() {
+            self.append(What::Fence);
         }
     }
 
-    /// Appends an entry as soon as there is room. If that takes longer than `STORE_TIMEOUT`, the queue is dead: this
-    /// entry and all later ones are lost, as on a cable that is cut.
-    fn append(&self, kind: u32, offset: u64, bytes: &[u8]) {
-        let mut until = None;
-        for round in 0_u32.. {
-            match self.try_append(kind, offset, bytes) {
-                Put::Done | Put::Dead => return,
-                Put::Full if round < SPINS => core::hint::spin_loop(),
-                outcome => {
-                    if Instant::now() >= *until.get_or_insert_with(|| Instant::now() + STORE_TIMEOUT) {
-                        return self.mapping.word32(DEAD).store(1, Release);
-                    }
-                    if outcome == Put::Full {
-                        self.await_room(entry_len(bytes.len()));
-                    }
+    /// Whether the last entry is a fence.
+    fn is_fenced(&self) -> bool {
+        let word = |at| self.mapping.word64(at).load(Acquire);
+        word(FENCED) == word(TAIL)
+    }
+
+    /// Appends as soon as there is room. If no byte of it had room for `STORE_TIMEOUT`, the queue is dead: what is left of it
+    /// and all that comes later are lost, as on a cable that is cut.
+    fn append(&self, mut what: What<'_>) {
+        let (mut until, mut waited) = (None, false);
+        loop {
+            match (self.try_append(what, waited), &mut what) {
+                (Put::Done | Put::Dead, _) => return,
+                (Put::Part(len), What::Store(offset, bytes)) => {
+                    (*offset, *bytes) = (*offset + len, &bytes[len..]);
+                    until = None;
+                    continue;
                 }
+                (Put::Full, _) => waited = true,
+                (Put::Part(_) | Put::Busy, _) => {}
             }
+            if Instant::now() >= *until.get_or_insert_with(|| Instant::now() + STORE_TIMEOUT) {
+                return self.mapping.word32(DEAD).store(1, Release);
+            }
+            self.await_room(what.least_room(), what.room_wanted(self.depth()));
         }
     }
 
     /// Signals are masked meanwhile: a handler may store too.
-    fn try_append(&self, kind: u32, offset: u64, bytes: &[u8]) -> Put {
+    fn try_append(&self, what: What<'_>, waited: bool) -> Put {
         let signals = Masked::new();
         let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
         let outcome = match self.lock().lock(tid) {
-            Ok(_guard) => self.put(kind, offset, bytes),
+            Ok(_guard) => self.put(what, waited),
             Err(_) => {
                 forget_busy();
                 Put::Busy
             }
         };
         signals.end();
-        if outcome == Put::Done {
+        if matches!(outcome, Put::Done | Put::Part(_)) {
             self.wake_lander();
         }
         outcome
     }
 
-    fn put(&self, kind: u32, offset: u64, bytes: &[u8]) -> Put {
+    fn put(&self, what: What<'_>, waited: bool) -> Put {
+        let (offset, bytes) = match what {
+            What::Store(offset, bytes) => (offset, bytes),
+            What::Fence if self.is_fenced() => return Put::Done,
+            What::Fence => return self.put_entry(FENCE, 0, &[]),
+        };
+        let kind = if waited { STORE | HELD_UP } else { STORE };
+        let mut done = 0;
+        for piece in bytes.chunks(PIECE).take(BATCH / PIECE) {
+            match self.put_entry(kind, (offset + done) as u64, piece) {
+                Put::Done => done += piece.len(),
+                Put::Full if done > 0 => return Put::Part(done),
+                other => return other,
+            }
+        }
+        if done == bytes.len() { Put::Done } else { Put::Part(done) }
+    }
+
+    fn put_entry(&self, kind: u32, offset: u64, bytes: &[u8]) -> Put {
         let (tail, len) = (self.mapping.word64(TAIL).load(Relaxed), entry_len(bytes.len()));
         let Some(room) = self.room(tail).filter(|_| self.mapping.word32(DEAD).load(Relaxed) == 0) else {
             return Put::Dead;
         };
-        if kind == FENCE && self.mapping.word64(FENCED).load(Relaxed) == tail {
-            return Put::Done;
-        }
         if len > room {
             return Put::Full;
         }
@@ -137,7 +167,14 @@ impl Writer {
     fn room(&self, tail: u64) -> Option<usize> {
         let used = tail.checked_sub(self.mapping.word64(FREED).load(Acquire))?;
         let sound = tail.is_multiple_of(8) && tail < u64::MAX / 2;
-        DATA.checked_sub(usize::try_from(used).ok()?).filter(|_| sound)
+        let used = usize::try_from(used).ok().filter(|used| *used <= DATA && sound)?;
+        Some(self.depth().saturating_sub(used))
+    }
+
+    /// Most bytes that may be under way. Another program's garbage there is as no word at all.
+    fn depth(&self) -> usize {
+        let depth = self.mapping.word32(DEPTH).load(Relaxed);
+        if depth < DEPTH_MIN { DATA } else { usize::try_from(depth).map_or(DATA, |depth| depth.min(DATA)) }
     }
 
     fn copy_in(&self, position: u64, bytes: &[u8]) {
@@ -158,14 +195,24 @@ impl Writer {
         }
     }
 
-    /// Sleeps until there may be room for `len` bytes.
-    fn await_room(&self, len: usize) {
-        let room = self.mapping.word32(ROOM);
+    /// Waits shortly until there is room for `least` bytes, else sleeps until there may be room for `len`.
+    fn await_room(&self, least: usize, len: usize) {
+        // Where the words contradict each other the next attempt says so.
+        let has = |len| self.room(self.mapping.word64(TAIL).load(Relaxed)).is_none_or(|room| room >= len);
+        for _ in 0..SPINS {
+            if has(least) {
+                return;
+            }
+            core::hint::spin_loop();
+        }
+        let (room, wanted) = (self.mapping.word32(ROOM), self.mapping.word32(WANTED));
         let seen = room.load(Acquire);
-        self.mapping.word32(WANTED).store(1, Relaxed);
+        // Where another writer waits for less, it is woken in time.
+        let mine = u32::try_from(len).unwrap_or(u32::MAX);
+        let fewest = |others| Some(if others == 0 { mine } else { mine.min(others) });
+        let _ = wanted.fetch_update(Relaxed, Relaxed, fewest);
         fence(SeqCst);
-        let tail = self.mapping.word64(TAIL).load(Relaxed);
-        if self.room(tail).is_some_and(|room| room < len) {
+        if !has(len) {
             let timeout = Timespec { tv_sec: 0, tv_nsec: NAP };
             let _ = futex::wait(room, futex::Flags::empty(), seen, Some(&timeout));
         }
@@ -174,5 +221,26 @@ impl Writer {
     fn lock(&self) -> &SharedLock {
         // SAFETY: in range, aligned, mapped as long as `self`; any bytes are a lock.
         unsafe { &*self.mapping.at(LOCK, size_of::<SharedLock>()).cast::<SharedLock>() }
+    }
+}
+
+impl What<'_> {
+    /// Bytes of room without which nothing of it can be appended.
+    fn least_room(&self) -> usize {
+        match self {
+            Self::Store(_, bytes) => entry_len(bytes.len().min(PIECE)),
+            Self::Fence => HEAD,
+        }
+    }
+
+    /// Bytes of room that are worth a wake: for all that is left, or a quarter of `depth`, since each sleep costs two system calls.
+    fn room_wanted(&self, depth: usize) -> usize {
+        match self {
+            Self::Store(_, bytes) => {
+                let entries = bytes.len().div_ceil(PIECE);
+                (entries * HEAD + bytes.len().next_multiple_of(8)).min(depth / 4)
+            }
+            Self::Fence => HEAD,
+        }
     }
 }
