@@ -1,0 +1,89 @@
+//! What two results differ by beside their figures.
+
+use crate::report::Report;
+use crate::steal;
+use std::collections::BTreeSet;
+
+/// Options that change nothing of what is measured.
+const WHERE_TO: [&str; 2] = ["--out", "--markdown"];
+
+/// A note for each thing in which the surroundings of `a` and `b` differ, and for each that was disturbed.
+pub(super) fn notes(a: &Report, b: &Report) -> Vec<String> {
+    let of_machines = [
+        ("processor", a.machine.processor.clone(), b.machine.processor.clone()),
+        ("processors", a.machine.processors.to_string(), b.machine.processors.to_string()),
+        ("kernel", a.machine.kernel.clone(), b.machine.kernel.clone()),
+        ("crosslane", a.crosslane.clone(), b.crosslane.clone()),
+        ("command", command(a), command(b)),
+    ];
+    let names: BTreeSet<&String> = a.programs.keys().chain(b.programs.keys()).collect();
+    let version = |of: &Report, name| of.programs.get(name).cloned().unwrap_or_default();
+    let of_programs = names.into_iter().map(|name| (name.as_str(), version(a, name), version(b, name)));
+    let differ = of_machines.into_iter().chain(of_programs).filter(|(_, one, other)| one != other);
+    let differ = differ
+        .map(|(what, one, other)| format!("{what}: A has {}, B has {}", or_none(&one), or_none(&other)));
+    differ.chain(disturbed("A", a)).chain(disturbed("B", b)).collect()
+}
+
+fn or_none(text: &str) -> &str {
+    if text.is_empty() { "none noted" } else { text }
+}
+
+/// The command but for its program's folder and where its results went.
+fn command(report: &Report) -> String {
+    let mut words = report.command.iter().skip(1);
+    let mut kept = Vec::new();
+    while let Some(word) = words.next() {
+        let is = |option: &str| word == option || word.starts_with(&format!("{option}="));
+        match WHERE_TO.into_iter().find(|option| is(option)) {
+            Some(option) if word == option => {
+                words.next();
+            }
+            Some(_) => {}
+            None if word == "--json" => {}
+            None => kept.push(word.as_str()),
+        }
+    }
+    kept.join(" ")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a number of processors")]
+fn disturbed(name: &str, report: &Report) -> impl Iterator<Item = String> {
+    let machine = &report.machine;
+    let busy = (machine.load > machine.processors as f64 / 2.0)
+        .then(|| format!("{name} began on a busy machine (load {:.1})", machine.load));
+    let stolen = (machine.steal_percent > steal::MOST).then(|| {
+        format!("{name} was disturbed ({:.0} % of the processors' time stolen)", machine.steal_percent)
+    });
+    busy.into_iter().chain(stolen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn surroundings_that_differ_are_named_and_where_results_go_is_not() {
+        let mut a = Report::new("x").ended();
+        (a.machine.load, a.machine.steal_percent) = (0.0, 0.0);
+        a.command =
+            ["/x/crosslane", "perf", "--quick", "--json", "--out", "a.json"].map(str::to_owned).to_vec();
+        let mut b = a.clone();
+        b.command = ["crosslane", "perf", "--out=b.json", "--quick"].map(str::to_owned).to_vec();
+        assert_eq!(notes(&a, &b), Vec::<String>::new());
+        b.machine.kernel = "6.1".to_owned();
+        b.machine.steal_percent = 9.0;
+        b.command.push("--runs=3".to_owned());
+        b.programs.insert("iperf3".to_owned(), "3.12".to_owned());
+        let notes = notes(&a, &b).join("\n");
+        for words in [
+            "kernel: A has",
+            "B has 6.1",
+            "perf --quick --runs=3",
+            "iperf3: A has none noted, B has 3.12",
+            "B was disturbed (9 %",
+        ] {
+            assert!(notes.contains(words), "{words}: {notes}");
+        }
+    }
+}
