@@ -56,15 +56,9 @@ pub fn by_turns(
             let (place, Setting { runs, remark, .. }) = (trial.place.name(), setting);
             progress.set_message(format!("{}{remark} over {place}, run {run} of {runs}", program.name));
             trial.run(program, setting.effort);
-            progress.inc(1);
         }
     }
     trials.into_iter().map(Trial::end).collect()
-}
-
-/// How many steps of progress [`compare`] makes.
-pub fn steps(places: usize, setting: &Setting) -> u64 {
-    (places * setting.runs) as u64
 }
 
 /// The results of runs.

@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result};
 use crosslane_lab::{Lab, LabError, Machines, Options, Preload, Topology};
-use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
 /// Name of the kernel's TCP within one host, the reference of most bars.
 pub const LOOPBACK: &str = "loopback TCP";
@@ -60,8 +60,11 @@ pub struct InLab<'a> {
     client: &'static str,
     preload: Preload,
     address: IpAddr,
-    next_port: Cell<u16>,
 }
+
+/// Ports of servers in hosts of labs: each is given once, since one that was used is not free for a minute.
+const PORTS: std::ops::Range<u16> = 20_000..23_000;
+static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
 
 /// Hosts of a lab that clients and servers run on.
 const CLIENT: &str = "h1";
@@ -74,8 +77,8 @@ impl<'a> InLab<'a> {
     /// The lab has no two neighbours `h1` and `h2`.
     pub fn all(lab: &'a Lab) -> Result<[Self; 3]> {
         let [fabric, veth] = Self::between(lab, CLIENT, SERVER)?;
-        let (address, next_port) = (Ipv4Addr::LOCALHOST.into(), Cell::new(22_000));
-        let loopback = Self { name: LOOPBACK, client: SERVER, address, next_port, ..veth.clone() };
+        let address = Ipv4Addr::LOCALHOST.into();
+        let loopback = Self { name: LOOPBACK, client: SERVER, address, ..veth.clone() };
         Ok([fabric, veth, loopback])
     }
 
@@ -84,12 +87,9 @@ impl<'a> InLab<'a> {
     /// # Errors
     /// The lab has no such hosts, or no way between them.
     pub fn between(lab: &'a Lab, client: &'static str, server: &'static str) -> Result<[Self; 2]> {
-        let place = |name, preload, address, port| {
-            let next_port = Cell::new(port);
-            Self { lab, name, server, client, preload, address, next_port }
-        };
+        let place = |name, preload, address| Self { lab, name, server, client, preload, address };
         let (fabric, veth) = (lab.address(server)?, lab.baseline(client, server)?);
-        Ok([place(CROSSLANE, Preload::On, fabric, 20_000), place(VETH, Preload::Off, veth, 21_000)])
+        Ok([place(CROSSLANE, Preload::On, fabric), place(VETH, Preload::Off, veth)])
     }
 
     /// For programs that nothing accelerates: over the fabric's IP, and over the veth pair.
@@ -98,9 +98,7 @@ impl<'a> InLab<'a> {
     /// As [`Self::all`].
     pub fn plain(lab: &'a Lab) -> Result<[Self; 2]> {
         let [fabric, veth] = Self::between(lab, CLIENT, SERVER)?;
-        let (preload, next_port) = (Preload::Off, Cell::new(23_000));
-        let ip = Self { name: PLAIN_IP, preload, next_port, ..fabric };
-        Ok([ip, Self { next_port: Cell::new(24_000), ..veth }])
+        Ok([Self { name: PLAIN_IP, preload: Preload::Off, ..fabric }, veth])
     }
 }
 
@@ -122,8 +120,8 @@ impl Place for InLab<'_> {
     }
 
     fn port(&self) -> Result<u16> {
-        self.next_port.set(self.next_port.get() + 1);
-        Ok(self.next_port.get())
+        let count = PORTS.end - PORTS.start;
+        Ok(PORTS.start + NEXT_PORT.fetch_add(1, Relaxed) % count)
     }
 
     fn folder(&self) -> &Path {
@@ -182,6 +180,11 @@ impl Place for Here {
 /// What a lab of two neighbours is made of, for `purpose`.
 pub(crate) fn pair(purpose: &str) -> Options {
     Options { hosts: 2, topology: Topology::Pair, ..Options::scratch(purpose) }
+}
+
+/// Processes of the daemons that run.
+pub(crate) fn daemons(lab: &Lab) -> Vec<u32> {
+    lab.state().hosts.iter().filter_map(|host| host.daemon?.pid.try_into().ok()).collect()
 }
 
 /// The image that virtual machines boot, in this folder or where it usually is.

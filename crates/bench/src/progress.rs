@@ -3,11 +3,6 @@
 use crate::figure::{Figure, Reference};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Prints figures that are not of a program that the suite has run.
-pub(crate) fn show(figures: &[Figure]) {
-    figures.iter().for_each(|figure| eprintln!("{}", line(figure)));
-}
-
 /// Writes a line above the progress, or to standard error where that is no terminal.
 pub(crate) fn print(progress: &ProgressBar, line: &str) {
     if progress.is_hidden() { eprintln!("{line}") } else { progress.println(line) }

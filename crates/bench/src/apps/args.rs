@@ -1,14 +1,14 @@
 //! Arguments of `crosslane bench apps`, and what they do.
 
-use super::{Plan, catalogue, measure, table};
-use crate::cli::Output;
+use super::{Apps, Plan, catalogue, table};
+use crate::frame::args::Common;
 use anyhow::{Result, bail};
 use clap::Args;
 
 /// What is measured, in words that need no other page.
 const HELP: &str = "\
-Each program runs between two hosts of a lab: on streams, under the preloaded library, and on the
-kernel's TCP over a veth pair between the same two network namespaces, by turns. For each: how much
+Each program runs between two hosts of a lab, by turns (--runs): on streams, under the preloaded library, and on the
+kernel's TCP over a veth pair between the same two network namespaces. For each: how much
 it did in a second, and processor time for one unit of that, of everything in both hosts (servers,
 clients with their start, daemons; not what the kernel's own threads do for TCP). MPI's processes
 count their own, and daemons are added to that. Ratios are above 1
@@ -23,24 +23,18 @@ Bar: no rate is below 0.95 of the kernel's TCP.";
 #[derive(Args, Clone, Debug)]
 #[command(after_help = HELP)]
 pub struct AppsArgs {
-    /// Turns: how often each program runs on streams and on TCP; medians are shown
-    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    pub turns: u16,
-    /// How long each run lasts, roughly
-    #[arg(long, default_value_t = 2.0, value_name = "S", value_parser = seconds)]
-    pub seconds: f64,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub common: Common,
+    /// How long each run lasts, roughly [default: 2, with --quick 0.5]
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub seconds: Option<f64>,
     /// Run only these, as in grpc-unary,redis; `list` names all
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub only: Vec<String>,
     /// Use all processors instead of two
     #[arg(long)]
     pub all_processors: bool,
-    /// Exit with code 1 if a bar is missed, or a program is missing
-    #[arg(long)]
-    pub check: bool,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub output: Output,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -66,22 +60,31 @@ fn names() -> Vec<&'static str> {
     catalogue::APPS.iter().map(|app| app.name).collect()
 }
 
+impl Plan {
+    /// That of these options.
+    pub fn usual(common: &Common) -> Self {
+        let seconds = if common.quick { 0.5 } else { 2.0 };
+        Self { turns: common.usual_runs(2), seconds, only: Vec::new(), two_processors: true }
+    }
+}
+
 /// Runs `crosslane bench apps`.
 ///
 /// # Errors
-/// The lab does not come up, a file cannot be written, or `--check` found a missed bar.
+/// A file cannot be read or written, or `--check` found a missed bar.
 pub fn run_apps(args: &AppsArgs) -> Result<()> {
     if args.only.iter().any(|name| name == "list") {
         catalogue::APPS.iter().for_each(|app| println!("{:12}  {}", app.name, app.title));
         return Ok(());
     }
-    let report = measure(&Plan {
-        turns: args.turns.into(),
-        seconds: args.seconds,
+    let usual = Plan::usual(&args.common);
+    let plan = Plan {
+        seconds: args.seconds.unwrap_or(usual.seconds),
         only: args.only.clone(),
         two_processors: !args.all_processors,
-    })?;
-    args.output.conclude(args.check, &report, table::table, table::markdown)
+        ..usual
+    };
+    args.common.run(&mut Apps::new(plan), table::table, table::markdown)
 }
 
 #[cfg(test)]

@@ -10,13 +10,15 @@ mod turns;
 
 use crate::affinity::{confined, on};
 use crate::figure::{Figure, Report};
+use crate::frame::shared::Shared;
+use crate::frame::{Experiment, Taken};
 use crate::place;
-use crate::program::VETH;
-use crate::progress::{USUAL, line, print, progress};
-use anyhow::{Result, anyhow};
+use crate::versions;
+use anyhow::{Context, Result, bail};
 use catalogue::App;
 use crosslane_apps::need::missing;
 use crosslane_lab::Lab;
+use indicatif::ProgressBar;
 
 /// Least part of TCP's rate.
 const BAR: f64 = 0.95;
@@ -41,49 +43,48 @@ impl Plan {
     }
 }
 
-/// Measures the requested programs. A failure is a figure that says why it is missing.
-///
-/// # Errors
-/// The lab does not come up.
-pub fn measure(plan: &Plan) -> Result<Report> {
-    let mut report = Report::new(format!(
-        "crosslane bench apps, medians of {} turns of {} s{}",
-        plan.turns,
-        plan.seconds,
-        on(plan.two_processors)
-    ));
-    let confined = confined(plan.two_processors)?;
-    let lab = place::up(&place::pair("apps"))?;
-    let progress = progress((plan.apps().count() * plan.turns * 2) as u64, USUAL);
-    for app in plan.apps() {
-        let figures = run(app, &lab, plan, &progress);
-        figures.iter().for_each(|figure| print(&progress, &line(figure)));
-        report.warnings.extend(remark(app, &figures[0]));
-        report.figures.extend(figures);
-    }
-    progress.finish_and_clear();
-    place::down(lab)?;
-    drop(confined);
-    report.warn_of_noise();
-    Ok(report)
+/// The experiment: a step for each program.
+#[derive(Debug)]
+pub struct Apps {
+    plan: Plan,
+    lab: Shared<Lab>,
 }
 
-/// Rate and processor time of one program.
-fn run(app: &App, lab: &Lab, plan: &Plan, progress: &indicatif::ProgressBar) -> Vec<Figure> {
-    let outcome = match missing(app.needs) {
-        Some(need) => {
-            progress.inc(plan.turns as u64 * 2);
-            Err(anyhow!("{} is not installed ({})", need.what, need.source))
+impl Apps {
+    /// Of this plan.
+    pub fn new(plan: Plan) -> Self {
+        Self { plan, lab: Shared::default() }
+    }
+}
+
+impl Experiment for Apps {
+    fn title(&self) -> String {
+        let Plan { turns, seconds, two_processors, .. } = self.plan;
+        format!("crosslane bench apps, medians of {turns} turns of {seconds} s{}", on(two_processors))
+    }
+
+    fn steps(&self) -> Vec<String> {
+        self.plan.apps().map(|app| app.name.to_owned()).collect()
+    }
+
+    fn take(&mut self, step: usize, progress: &ProgressBar) -> Result<Taken> {
+        let plan = &self.plan;
+        let app = plan.apps().nth(step).context("there is no such step")?;
+        if let Some(need) = missing(app.needs) {
+            bail!("{} is not installed ({})", need.what, need.source);
         }
-        None => turns::by_turns(app, lab, plan, progress),
-    };
-    outcome.map_or_else(
-        |why| {
-            let figure = Figure::new(app.name, app.title, app.unit, None).bar(VETH, BAR, None);
-            vec![figure.without(Some(format!("{why:#}")))]
-        },
-        |runs| runs.figures(app),
-    )
+        let _confined = confined(plan.two_processors)?;
+        let up = || place::up(&place::pair("apps"));
+        let runs = self.lab.with(up, |lab| turns::by_turns(app, lab, plan, progress))?;
+        let figures = runs.figures(app);
+        let notes = remark(app, &figures[0]).into_iter().collect();
+        Ok(Taken { figures, notes })
+    }
+
+    fn conclude(&self, report: &mut Report) {
+        let needs = self.plan.apps().flat_map(|app| app.needs);
+        report.programs = versions::of(needs.filter_map(|need| need.find()));
+    }
 }
 
 /// Why a program is below its bar, if that is known.
@@ -96,6 +97,7 @@ fn remark(app: &App, rate: &Figure) -> Option<String> {
 mod tests {
     use super::*;
     use crate::figure::{Sample, Unit};
+    use crate::program::VETH;
 
     #[test]
     fn app_below_its_bar_is_reported_with_why() {

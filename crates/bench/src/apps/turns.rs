@@ -5,11 +5,10 @@ use super::sides::Sides;
 use super::spent::Hosts;
 use super::{BAR, Plan};
 use crate::figure::{Figure, Sample, Unit};
-use crate::place::{InLab, Place};
+use crate::place::{InLab, Place, daemons};
 use crate::program::VETH;
 use crate::program::process::{Server, run};
 use crate::steal::steady;
-use crate::suite::daemons;
 use anyhow::{Context, Result, ensure};
 use crosslane_apps::Site;
 use crosslane_lab::Lab;
@@ -76,7 +75,6 @@ pub(super) fn by_turns(app: &App, lab: &Lab, plan: &Plan, progress: &ProgressBar
             runs.rates[number].push(rate);
             runs.spent[number].push(spent);
             runs.steal = runs.steal.max(steal);
-            progress.inc(1);
         }
     }
     Ok(runs)

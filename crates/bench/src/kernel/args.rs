@@ -1,7 +1,7 @@
 //! Arguments of `crosslane bench kernel`, and what they do.
 
-use super::{Plan, measure, table, window};
-use crate::cli::Output;
+use super::{KernelClients, Plan, table, window};
+use crate::frame::args::Common;
 use anyhow::Result;
 use clap::Args;
 use crosslane_shm::copy::Strategy;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// What is measured, in words that need no other page.
 const HELP: &str = "\
 Two virtual machines, each with a kernel of its own, are joined by one NTB bridge of software. The
-kernel's own clients and Crosslane have the bridge by turns, in one run:
+kernel's own clients and Crosslane have the bridge by turns (--runs), in one run:
   copy      stock ntb_perf, and stores of a Crosslane program into the same window, by memcpy
             (as streams do) and by rep movs (as ntb_perf does), MB/s (10^6)
   iperf3    one TCP stream, writes of 128 KB, MB/s: by sockets (unmodified iperf3 under the
@@ -19,8 +19,7 @@ kernel's own clients and Crosslane have the bridge by turns, in one run:
   sockperf  64 bytes, ping-pong over TCP, one way, median, us; likewise
   ping      there and back, mean, us: over xl0, beside ntb_netdev
 Ratios are above 1 where Crosslane is better: medians of those of single turns, with the least and
-the most. Bars: iperf3 by sockets has 3 times ntb_netdev's rate, sockperf a third of its time. The
-exit code says nothing of them.
+the most. Bars: iperf3 by sockets has 3 times ntb_netdev's rate, sockperf a third of its time.
 Without KVM machines are emulated: figures are those of an emulator, and only ratios mean anything.
 Needs QEMU, iperf3, sockperf and ping, and the image that `make vm-image` builds. Three turns take
 about six minutes without KVM.";
@@ -29,18 +28,15 @@ about six minutes without KVM.";
 #[derive(Args, Clone, Debug)]
 #[command(after_help = HELP)]
 pub struct KernelArgs {
-    /// Turns: how often each has the bridge; medians are shown
-    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    pub turns: u16,
-    /// How long each run of a program lasts, in whole seconds
-    #[arg(long, default_value_t = 3, value_name = "S", value_parser = clap::value_parser!(u16).range(1..=600))]
-    pub seconds: u16,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub common: Common,
+    /// How long each run of a program lasts, in whole seconds [default: 3, with --quick 1]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u16).range(1..=600))]
+    pub seconds: Option<u16>,
     /// Folder with the machines' image (default: where `make vm-image` or an installation puts it)
     #[arg(long, value_name = "FOLDER")]
     pub image: Option<PathBuf>,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub output: Output,
     /// (internal) Have memory behind the window of this device until it is ended
     #[arg(long, hide = true, value_name = "DEVICE")]
     pub hold: Option<PathBuf>,
@@ -52,21 +48,29 @@ pub struct KernelArgs {
     pub rep_movs: bool,
 }
 
+impl Plan {
+    /// That of these options.
+    pub fn usual(common: &Common) -> Self {
+        Self { turns: common.runs(3, 1), seconds: if common.quick { 1 } else { 3 }, image: None }
+    }
+}
+
 /// Runs `crosslane bench kernel`.
 ///
 /// # Errors
-/// Something that it needs is missing, the lab does not come up, or a file cannot be written.
+/// A file cannot be read or written, or `--check` found a missed bar.
 pub fn run_kernel(args: &KernelArgs) -> Result<()> {
     if let Some(device) = &args.hold {
         return window::hold(device);
     }
-    let seconds = u32::from(args.seconds);
+    let usual = Plan::usual(&args.common);
+    let seconds = args.seconds.map_or(usual.seconds, u32::from);
     if let Some(device) = &args.pour {
         let strategy = if args.rep_movs { Strategy::RepMovs } else { Strategy::Cached };
         return window::pour(device, Duration::from_secs(seconds.into()), strategy);
     }
-    let report = measure(&Plan { turns: args.turns.into(), seconds, image: args.image.clone() })?;
-    args.output.conclude(false, &report, table::table, table::markdown)
+    let plan = Plan { seconds, image: args.image.clone(), ..usual };
+    args.common.run(&mut KernelClients::new(plan), table::table, table::markdown)
 }
 
 #[cfg(test)]
@@ -87,11 +91,11 @@ mod tests {
     #[test]
     fn args_have_usual_values_and_bounds() {
         let usual = parse(&[]).unwrap();
-        assert_eq!((usual.turns, usual.seconds, usual.image), (3, 3, None));
-        let given = parse(&["--turns", "5", "--seconds", "2", "--image", "/there", "--json"]).unwrap();
-        assert_eq!((given.turns, given.seconds), (5, 2));
+        assert_eq!((usual.common.runs(3, 1), usual.seconds, usual.image), (3, None, None));
+        let given = parse(&["--runs", "5", "--seconds", "2", "--image", "/there", "--json"]).unwrap();
+        assert_eq!((given.common.runs(3, 1), given.seconds), (5, Some(2)));
         assert_eq!(given.image, Some(PathBuf::from("/there")));
-        assert!(given.output.json);
-        assert!(parse(&["--turns", "0"]).is_err() && parse(&["--seconds", "0"]).is_err());
+        assert!(given.common.output.json);
+        assert!(parse(&["--runs", "0"]).is_err() && parse(&["--seconds", "0"]).is_err());
     }
 }

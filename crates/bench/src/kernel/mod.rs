@@ -10,13 +10,15 @@ mod table;
 mod turns;
 mod window;
 
-use crate::figure::{Figure, Report, Sample, Unit};
-use crate::progress::{USUAL, print, progress};
+use crate::figure::{Figure, Sample, Unit};
+use crate::frame::{Experiment, Taken};
+use crate::progress::print;
 use anyhow::{Result, ensure};
 use crosslane_apps::need::{Need, missing};
+use indicatif::ProgressBar;
 use rig::Rig;
 use std::path::PathBuf;
-use turns::{By, Run, STEPS, What};
+use turns::{By, Run, What};
 
 /// How many times better than `ntb_netdev` sockets are to be: in rate at 128 KB, and in time one way.
 const BAR: f64 = 3.0;
@@ -41,46 +43,70 @@ pub struct Plan {
     pub image: Option<PathBuf>,
 }
 
-/// Boots the machines and measures. What fails in a machine is left out, and a warning says why.
-///
-/// # Errors
-/// Something that this needs is not installed, the machines do not boot, or the bridge cannot be given to another in the first turn.
-pub fn measure(plan: &Plan) -> Result<Report> {
-    if let Some(need) = missing(NEEDS) {
-        anyhow::bail!("{} is not installed ({})", need.what, need.source);
+/// The experiment: one step, since each turn counts by those beside it.
+#[derive(Debug)]
+pub struct KernelClients {
+    plan: Plan,
+}
+
+impl KernelClients {
+    /// Of this plan.
+    pub fn new(plan: Plan) -> Self {
+        Self { plan }
     }
-    eprintln!("  two virtual machines boot; without KVM that takes a minute or two");
-    let mut rig = Rig::up(plan.image.clone())?;
-    let accelerator = rig.accelerator().to_owned();
-    let (turns, seconds) = (plan.turns, plan.seconds);
-    let mut report = Report::new(format!(
-        "crosslane bench kernel, two virtual machines ({accelerator}), one bridge, medians of {turns} turns of {seconds} s"
-    ));
-    let progress = progress(STEPS * turns as u64, USUAL);
-    let mut all = Vec::new();
-    for number in 1..=turns {
-        match turns::turn(&mut rig, number % 2 == 1, seconds, &progress) {
+}
+
+impl Experiment for KernelClients {
+    fn title(&self) -> String {
+        let Plan { turns, seconds, .. } = self.plan;
+        format!(
+            "crosslane bench kernel, two virtual machines, one bridge, medians of {turns} turns of {seconds} s"
+        )
+    }
+
+    fn steps(&self) -> Vec<String> {
+        vec!["all turns".to_owned()]
+    }
+
+    /// Boots the machines and measures. What fails in a machine is left out, and a note says why.
+    fn take(&mut self, _: usize, progress: &ProgressBar) -> Result<Taken> {
+        if let Some(need) = missing(NEEDS) {
+            anyhow::bail!("{} is not installed ({})", need.what, need.source);
+        }
+        eprintln!("  two virtual machines boot; without KVM that takes a minute or two");
+        let mut rig = Rig::up(self.plan.image.clone())?;
+        let accelerator = rig.accelerator().to_owned();
+        let mut taken = measure(&mut rig, &self.plan, progress)?;
+        rig.down()?;
+        taken.notes.push(match accelerator.as_str() {
+            "kvm" => "the machines run on kvm".to_owned(),
+            _ => "without KVM the machines are emulated: only ratios mean anything".to_owned(),
+        });
+        Ok(taken)
+    }
+}
+
+/// All turns.
+fn measure(rig: &mut Rig, plan: &Plan, progress: &ProgressBar) -> Result<Taken> {
+    let (mut all, mut notes) = (Vec::new(), Vec::new());
+    for number in 1..=plan.turns {
+        match turns::turn(rig, number % 2 == 1, plan.seconds, progress) {
             Ok(runs) => {
-                print(&progress, &line(number, &runs));
+                print(progress, &line(number, &runs));
                 all.push(runs);
             }
             Err(error) if all.is_empty() => return Err(error),
             // Turns that were whole say something still.
             Err(error) => {
-                report.warnings.push(format!("turn {number} and those behind it are left out: {error:#}"));
+                notes.push(format!("turn {number} and those behind it are left out: {error:#}"));
                 break;
             }
         }
     }
-    progress.finish_and_clear();
-    rig.down()?;
     ensure!(all.iter().flatten().any(|(_, _, run)| run.is_ok()), "nothing could be measured");
-    gather(&mut report, &all);
-    if accelerator != "kvm" {
-        report.warnings.push("without KVM the machines are emulated: only ratios mean anything".to_owned());
-    }
-    report.warn_of_noise();
-    Ok(report)
+    let mut taken = gather(&all);
+    taken.notes.splice(0..0, notes);
+    Ok(taken)
 }
 
 /// One turn in one line.
@@ -103,7 +129,8 @@ fn unit(what: What) -> Unit {
 }
 
 /// Figures of all turns, each beside the stock client's of the same turns, and why runs are missing.
-fn gather(report: &mut Report, turns: &[Vec<Run>]) {
+fn gather(turns: &[Vec<Run>]) -> Taken {
+    let mut taken = Taken::default();
     let cases = [
         (What::Copy, By::Memcpy),
         (What::Copy, By::RepMovs),
@@ -121,14 +148,15 @@ fn gather(report: &mut Report, turns: &[Vec<Run>]) {
         if by == By::Sockets {
             figure = figure.bar(stock, BAR, None);
         }
-        report.figures.push(figure);
+        taken.figures.push(figure);
     }
     for (number, runs) in (1..).zip(turns) {
-        report.warnings.extend(runs.iter().filter_map(|(what, by, run)| {
+        taken.notes.extend(runs.iter().filter_map(|(what, by, run)| {
             let (name, by) = (what.name(), by.name(*what));
             Some(format!("turn {number}, {name} by {by}: {:#}", run.as_ref().err()?))
         }));
     }
+    taken
 }
 
 /// What was measured of this in all turns.
@@ -151,26 +179,27 @@ mod tests {
         ]
     }
 
+    fn find<'a>(figures: &'a [Figure], what: What, by: &str) -> &'a Figure {
+        figures.iter().find(|figure| figure.group == what.name() && figure.case == by).unwrap()
+    }
+
     #[test]
     fn turns_become_figures_with_bars_for_sockets() {
-        let mut report = Report::new("kernel");
-        gather(&mut report, &[one_turn(Ok(30.0)), one_turn(Ok(50.0))]);
-        let met = |what: What, by: By| report.find(what.name(), by.name(what)).unwrap().meets_bar();
+        let figures = gather(&[one_turn(Ok(30.0)), one_turn(Ok(50.0))]).figures;
+        let met = |what: What, by: By| find(&figures, what, by.name(what)).meets_bar();
         assert_eq!(met(What::Bulk, By::Sockets), Some(true));
         assert_eq!(met(What::Message, By::Sockets), Some(false));
         assert_eq!(met(What::Message, By::Ip), None);
-        assert_eq!(report.figures.iter().filter(|figure| figure.bar.is_some()).count(), 2);
+        assert_eq!(figures.iter().filter(|figure| figure.bar.is_some()).count(), 2);
     }
 
     #[test]
     fn turns_that_failed_are_left_out_and_say_why() {
-        let mut report = Report::new("kernel");
-        report.warnings.clear();
         let turns = [one_turn(Err(anyhow!("no stream"))), one_turn(Ok(50.0))];
-        gather(&mut report, &turns);
-        let figure = report.find(What::Bulk.name(), "sockets").unwrap();
+        let taken = gather(&turns);
+        let figure = find(&taken.figures, What::Bulk, "sockets");
         assert_eq!((figure.median(), figure.bar_ratio()), (Some(50.0), Some(5.0)));
-        assert_eq!(report.warnings, ["turn 1, iperf3, 128 KB by sockets: no stream"]);
+        assert_eq!(taken.notes, ["turn 1, iperf3, 128 KB by sockets: no stream"]);
         assert!(
             line(1, &turns[0]).contains("iperf3, 128 KB by sockets: no stream"),
             "{}",

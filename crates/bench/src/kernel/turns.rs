@@ -14,8 +14,6 @@ const MESSAGE: u16 = 64;
 /// How many connections are tried until one is a stream: a daemon that has to wait for a processor answers late, and a connection goes by
 /// the kernel's TCP after half a second then.
 const TRIES: usize = 8;
-/// Steps of progress of a turn.
-pub(super) const STEPS: u64 = 11;
 
 /// What is measured, in the order in which figures have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +74,6 @@ impl Runs<'_> {
     fn push(&mut self, what: What, by: By, measure: impl FnOnce() -> Result<f64>) {
         self.progress.set_message(format!("{} by {}", what.name(), by.name(what)));
         self.runs.push((what, by, measure()));
-        self.progress.inc(1);
     }
 
     /// The kernel's own clients, one after the other.

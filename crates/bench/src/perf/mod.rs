@@ -15,4 +15,5 @@ pub mod transport;
 mod windows;
 
 pub use cases::{Case, Outcome, Over, PERCENTILES};
+pub(crate) use plan::choose;
 pub use plan::{Part, Plan, Size, cables, measure, run};

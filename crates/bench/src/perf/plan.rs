@@ -325,6 +325,13 @@ pub fn run(plan: &Plan, cores: Cores) -> Result<Report> {
     measure(plan, cores, &mut Session::start(cores)?)
 }
 
+/// Sizes that were asked for, in place of the usual ones.
+pub(crate) fn choose(usual: &mut Vec<usize>, asked: &[Size]) {
+    if !asked.is_empty() {
+        *usual = asked.iter().map(|size| size.0).collect();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

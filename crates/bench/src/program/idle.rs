@@ -37,5 +37,6 @@ pub fn used(pids: &[u32], time: Duration) -> Result<f64> {
     std::thread::sleep(time);
     let (after, elapsed) = (used()?, start.elapsed());
     #[expect(clippy::cast_precision_loss, reason = "a figure")]
-    Ok((after - before) as f64 / elapsed.as_nanos() as f64 * 100.0)
+    // Threads that have ended take their time with them.
+    Ok(after.saturating_sub(before) as f64 / elapsed.as_nanos() as f64 * 100.0)
 }

@@ -58,7 +58,7 @@ pub enum Effort {
 }
 
 impl Effort {
-    fn seconds(self) -> u32 {
+    pub(crate) fn seconds(self) -> u32 {
         match self {
             Self::Short => 1,
             Self::Long => 3,

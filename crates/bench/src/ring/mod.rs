@@ -3,11 +3,14 @@
 //! Each pair alone; one host to both neighbours at once; all three pairs at once, each host sending to both neighbours.
 //! The programs are plain ones ([`flow`]) under the preloaded library, in a lab of three hosts.
 
+pub mod args;
 pub mod flow;
 
 use crate::clock::clock;
 use crate::export::{heading, two, warnings, whole};
 use crate::figure::{Figure, Report, Sample, Unit, bytes};
+use crate::frame::shared::Shared;
+use crate::frame::{Experiment, Taken};
 use crate::place;
 use crate::program::VETH;
 use crate::program::process::Server;
@@ -16,6 +19,7 @@ use anyhow::{Context, Result, ensure};
 use crosslane_client::session::{FILES, OWN_CALLS_VARIABLE};
 use crosslane_lab::{Lab, Options, Preload};
 use flow::Moved;
+use indicatif::ProgressBar;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -59,14 +63,17 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The study's sizes, 1 KB to 512 KB, and 1 to 4 MB.
-    pub fn new(runs: usize) -> Self {
-        Self { sizes: (10..=22).map(|shift| 1 << shift).collect(), runs, millis: 200 }
+    /// The study's sizes, 1 KB to 512 KB, and 1 to 4 MB; three of them if `quick`.
+    pub fn new(runs: usize, quick: bool) -> Self {
+        let full = || (10..=22).map(|shift| 1 << shift).collect();
+        let sizes = if quick { vec![64 << 10, 1 << 20, 4 << 20] } else { full() };
+        Self { sizes, runs, millis: 200 }
     }
 }
 
 /// A lab with a receiver in each host.
-struct Rig {
+#[derive(Debug)]
+pub(crate) struct Rig {
     lab: Lab,
     program: PathBuf,
     _sinks: Vec<Server>,
@@ -74,7 +81,15 @@ struct Rig {
 
 impl Rig {
     fn new() -> Result<Self> {
-        let lab = place::up(&Options::scratch("ring"))?;
+        Self::of(&Options::scratch("ring"))
+    }
+
+    /// Of a lab with these options.
+    ///
+    /// # Errors
+    /// The lab does not come up.
+    pub(crate) fn of(options: &Options) -> Result<Self> {
+        let lab = place::up(options)?;
         let program = own_program()?;
         let mut sinks = Vec::new();
         for host in &lab.state().hosts {
@@ -87,8 +102,22 @@ impl Rig {
         Ok(Self { lab, program, _sinks: sinks })
     }
 
+    /// The lab.
+    pub(crate) fn lab(&self) -> &Lab {
+        &self.lab
+    }
+
     /// The rates of flows that run at the same time, MB/s: accelerated, or the kernel's TCP over the veth pairs.
-    fn rates(&self, preload: Preload, flows: Flows, size: usize, millis: u64) -> Result<Vec<f64>> {
+    ///
+    /// # Errors
+    /// A program fails.
+    pub(crate) fn rates(
+        &self,
+        preload: Preload,
+        flows: &[(&str, &str)],
+        size: usize,
+        millis: u64,
+    ) -> Result<Vec<f64>> {
         let senders = flows.iter().map(|(from, to)| {
             let mut sender = self.lab.command(from, preload, &self.program)?;
             let to = match preload {
@@ -146,28 +175,44 @@ impl Rig {
     }
 }
 
-/// Measures `plan`.
-///
-/// # Errors
-/// The lab does not come up, a program fails, or its connections were no streams.
-pub fn measure(plan: &Plan) -> Result<Report> {
-    let rig = Rig::new()?;
-    let mut report = Report::new(format!(
-        "Three hosts in a ring and all their pairs, accelerated streams, medians of {} runs",
-        plan.runs
-    ));
-    for &size in &plan.sizes {
-        eprintln!("  {}", bytes(size));
-        report.figures.extend(rig.figures(plan, size)?);
+/// The experiment: a step for each size.
+#[derive(Debug)]
+pub struct RingOfThree {
+    plan: Plan,
+    rig: Shared<Rig>,
+}
+
+impl RingOfThree {
+    /// Of this plan.
+    pub fn new(plan: Plan) -> Self {
+        Self { plan, rig: Shared::default() }
     }
-    report.gather_groups();
-    hold_against_a_megabyte(&mut report, &plan.sizes);
-    report.warn_of_noise();
-    let processors = report.machine.processors;
-    let hosts = format!("12 programs share {processors} processors when all pairs send at once");
-    report.warnings.push(hosts);
-    place::down(rig.lab)?;
-    Ok(report)
+}
+
+impl Experiment for RingOfThree {
+    fn title(&self) -> String {
+        let Plan { runs, millis, .. } = self.plan;
+        format!(
+            "crosslane bench ring, three hosts and all their pairs, accelerated streams, medians of {runs} runs of {millis} ms"
+        )
+    }
+
+    fn steps(&self) -> Vec<String> {
+        self.plan.sizes.iter().map(|size| bytes(*size)).collect()
+    }
+
+    fn take(&mut self, step: usize, _: &ProgressBar) -> Result<Taken> {
+        let (plan, size) = (&self.plan, self.plan.sizes[step]);
+        Ok(self.rig.with(Rig::new, |rig| rig.figures(plan, size))?.into())
+    }
+
+    fn conclude(&self, report: &mut Report) {
+        report.cables = vec![[1, 2], [2, 3], [1, 3]];
+        hold_against_a_megabyte(report, &self.plan.sizes);
+        let processors = report.machine.processors;
+        let hosts = format!("12 programs share {processors} processors when all pairs send at once");
+        report.warnings.push(hosts);
+    }
 }
 
 /// Sizes above 1 MB have a bar: where the study's adapters had no more buffer, nothing may collapse.

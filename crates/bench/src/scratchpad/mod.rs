@@ -8,17 +8,18 @@
 //! The study does not say how a sender learns that buffer and scratchpads are free again. Here a doorbell answers: the least that works.
 //! There is one set of scratchpads, so there is one transfer at a time on each cable; a buffer has 1 MB, and longer transfers are cut. With
 //! every host sending over two cables at once such a ring can deadlock (each buffer waits for the next one); no case here does that.
-//! buffer waits for the next one); nothing here does that.
 
 mod host;
 mod ring;
 
 use crate::affinity::Cores;
 use crate::figure::{Figure, Report, Sample, Unit, bytes};
+use crate::frame::{Experiment, Taken};
 use crate::perf::{self, cables};
 use crate::pumped::Chain;
 use anyhow::Result;
 pub use host::{BUFFER, Host, Transfer, Wake};
+use indicatif::ProgressBar;
 pub use ring::Ring;
 use std::time::Duration;
 
@@ -50,43 +51,72 @@ impl Plan {
     }
 }
 
+/// The experiment: one step.
+#[derive(Debug)]
+pub struct Scratchpads {
+    plan: Plan,
+    cores: Cores,
+}
+
+impl Scratchpads {
+    /// Of this plan.
+    pub fn new(plan: Plan, cores: Cores) -> Self {
+        Self { plan, cores }
+    }
+}
+
+impl Experiment for Scratchpads {
+    fn title(&self) -> String {
+        let Plan { hosts, runs, .. } = self.plan;
+        format!(
+            "The ring study's protocol and ours over software ports, {hosts} hosts, medians of {runs} runs"
+        )
+    }
+
+    fn steps(&self) -> Vec<String> {
+        vec!["all of it".to_owned()]
+    }
+
+    fn take(&mut self, _: usize, progress: &ProgressBar) -> Result<Taken> {
+        Ok(measure(&self.plan, self.cores, progress)?.into())
+    }
+
+    fn conclude(&self, report: &mut Report) {
+        let processors = report.machine.processors;
+        report.warnings.push(format!(
+            "ours over more than one cable: rings and pumps alone, no daemons; {processors} processors"
+        ));
+    }
+}
+
 /// Measures the study's protocol over 1 to `hosts - 1` cables, and ours over as many.
-///
-/// # Errors
-/// A ring does not come up, or a side falls silent.
-pub fn measure(plan: &Plan, cores: Cores) -> Result<Report> {
+fn measure(plan: &Plan, cores: Cores, progress: &ProgressBar) -> Result<Vec<Figure>> {
     let ours = Ours { neighbours: measure_neighbours(plan, cores)?, runs: plan.runs };
     let mut ring = Ring::new(plan.hosts)?;
-    let mut report = Report::new(format!(
-        "The ring study's protocol and ours over software ports, {} hosts, medians of {} runs",
-        plan.hosts, plan.runs
-    ));
-    let (time, processors) = (Duration::from_millis(plan.millis), report.machine.processors);
+    let mut figures = Vec::new();
+    let time = Duration::from_millis(plan.millis);
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
     for hops in 1..plan.hosts {
-        eprintln!("  bandwidth over {}", cables(hops as usize));
+        progress.set_message(format!("bandwidth over {}", cables(hops as usize)));
         for &size in &plan.sizes {
             let (group, case) = (format!("bandwidth, {}", cables(hops as usize)), bytes(size));
             let sample =
                 ours.sample(hops, "stream one way", &case, |chain| Ok(chain.rate(size, time)? * 8e-9))?;
             let figure = Figure::new(&group, case, Unit::GigabitsPerSecond, sample);
             let rate = |wake| Ok(ring.rate(hops, size, time, wake)? * 8e-9);
-            report.figures.push(beside(figure, hops, plan.runs, processors, rate)?);
+            figures.push(beside(figure, hops, plan.runs, processors, rate)?);
         }
     }
-    eprintln!("  latency");
+    progress.set_message("latency");
     for hops in 1..plan.hosts {
         let size = bytes(MESSAGE);
         let sample = ours.sample(hops, "message one way", &size, |chain| chain.one_way(MESSAGE, time))?;
         let case = cables(hops as usize);
         let figure = Figure::new(&format!("{size} one way"), case, Unit::Nanoseconds, sample);
         let one_way = |wake| ring.one_way(hops, MESSAGE, time, wake);
-        report.figures.push(beside(figure, hops, plan.runs, processors, one_way)?);
+        figures.push(beside(figure, hops, plan.runs, processors, one_way)?);
     }
-    report.warn_of_noise();
-    report.warnings.push(format!(
-        "ours over more than one cable: rings and pumps alone, no daemons; {processors} processors"
-    ));
-    Ok(report)
+    Ok(figures)
 }
 
 /// `figure` with the study's protocol beside it, by interrupts and, where each host on the way can have a processor of

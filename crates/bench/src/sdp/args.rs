@@ -2,9 +2,9 @@
 
 use super::native::{self, Manner};
 use super::size::Length;
-use super::{Plan, flow, measure, table};
-use crate::cli::Output;
+use super::{Plan, Sdp, flow, table};
 use crate::export;
+use crate::frame::args::Common;
 use anyhow::Result;
 use clap::Args;
 
@@ -19,7 +19,7 @@ figure. A message is a record, or a word that tells the far end something. The s
 buffers, into offered memory. Then questions of 64 bytes with answers of 64 bytes to 8 KB. Cases
 take turns; medians are shown. Auto and the best forced mode, and posted and copied buffers of 1 MB,
 take three times as many turns; their ratio is the median of those of single turns, with the least
-and the most of them. All of it takes about four minutes. Sizes are from 1 byte to 64M;
+and the most of them. All of it takes about twenty minutes, with --quick one. Sizes are from 1 byte to 64M;
 1K is 1024.
 Bars: auto reaches 0.9 of the best forced mode, is above loopback TCP at every size, and moves
 more bytes per processor time than loopback TCP, 2.5 times as many from 64 KB on; posted buffers of
@@ -30,9 +30,9 @@ are copied, and take fewer messages.";
 #[derive(Args, Clone, Debug)]
 #[command(after_help = HELP)]
 pub struct SdpArgs {
-    /// Runs of each case; medians are shown
-    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    pub runs: u16,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub common: Common,
     /// Measure messages of these sizes instead of 1 B to 8 MB, as in 64,1.4K,8M
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     pub sizes: Vec<Length>,
@@ -42,12 +42,6 @@ pub struct SdpArgs {
     /// How long each run is measured
     #[arg(long, default_value_t = 300, value_name = "MS", value_parser = clap::value_parser!(u16).range(10..))]
     pub millis: u16,
-    /// Exit with code 1 if a bar is missed
-    #[arg(long)]
-    pub check: bool,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub output: Output,
     /// (internal) Be a program that is written for streams, with one of the following
     #[arg(long, hide = true, value_enum)]
     pub native: Option<Manner>,
@@ -65,21 +59,29 @@ pub struct SdpArgs {
     pub ask: Vec<String>,
 }
 
+impl Plan {
+    /// That of these options.
+    pub fn usual(common: &Common) -> Self {
+        Self::new(common.usual_runs(2), common.quick)
+    }
+}
+
 /// Runs `crosslane bench sdp`.
 ///
 /// # Errors
-/// The lab does not come up, a program fails, a file cannot be written, or `--check` found a missed bar.
+/// A file cannot be read or written, or `--check` found a missed bar.
 pub fn run_sdp(args: &SdpArgs) -> Result<()> {
     if be_a_program(args)? {
         return Ok(());
     }
-    let mut plan = Plan { millis: args.millis.into(), ..Plan::new(args.runs.into()) };
+    let common = &args.common;
+    let mut plan = Plan { millis: args.millis.into(), ..Plan::usual(common) };
     for (usual, asked) in [(&mut plan.sizes, &args.sizes), (&mut plan.replies, &args.replies)] {
         if !asked.is_empty() {
             usual.clone_from(asked);
         }
     }
-    args.output.conclude(args.check, &measure(&plan)?, table::table, export::markdown)
+    common.run(&mut Sdp::new(plan), table::table, export::markdown)
 }
 
 /// Runs the role that the measuring process started this one for; returns whether there was one.

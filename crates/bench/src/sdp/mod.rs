@@ -16,10 +16,12 @@ pub mod tally;
 pub mod way;
 
 use crate::figure::{Figure, Report, Sample, Unit};
-use crate::place;
+use crate::frame::shared::Shared;
+use crate::frame::{Experiment, Taken};
 use crate::program::{LOOPBACK, VETH};
 use crate::steal::steady;
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use indicatif::ProgressBar;
 use pair::Done;
 use size::Length;
 use std::time::Duration;
@@ -66,12 +68,17 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The sizes: 1 B to 8 MB, replies of 64 B to 8 KB.
-    pub fn new(runs: usize) -> Self {
-        let sizes =
-            [1, 8, 64, 256, 1434, 4 << 10, 16 << 10, 64 << 10, 140 << 10, 256 << 10, 1 << 20, 8 << 20];
-        let replies = [64, 256, 1 << 10, 4 << 10, 8 << 10];
-        Self { sizes: sizes.map(Length).into(), replies: replies.map(Length).into(), runs, millis: 300 }
+    /// 1 B to 8 MB, replies of 64 B to 8 KB; the main points only if `quick`.
+    pub fn new(runs: usize, quick: bool) -> Self {
+        let (sizes, replies) = if quick {
+            (vec![64, 4 << 10, 64 << 10, 1 << 20], vec![64])
+        } else {
+            let sizes =
+                [1, 8, 64, 256, 1434, 4 << 10, 16 << 10, 64 << 10, 140 << 10, 256 << 10, 1 << 20, 8 << 20];
+            (sizes.to_vec(), vec![64, 256, 1 << 10, 4 << 10, 8 << 10])
+        };
+        let lengths = |sizes: Vec<usize>| sizes.into_iter().map(Length).collect();
+        Self { sizes: lengths(sizes), replies: lengths(replies), runs, millis: 300 }
     }
 
     /// Turns of two that a bar holds against each other: a machine's bandwidth may be half of what it was a moment ago.
@@ -84,32 +91,58 @@ impl Plan {
     }
 }
 
-/// Measures `plan`.
-///
-/// # Errors
-/// The lab does not come up.
-pub fn measure(plan: &Plan) -> Result<Report> {
-    let rig = Rig::new()?;
-    let title =
-        format!("Modes of a stream by size of message, one stream one way, medians of {} runs", plan.runs);
-    let mut report = Report::new(title);
-    for &size in &plan.sizes {
-        eprintln!("  {size}");
-        report.figures.extend(sizes_figures(&rig, plan, size));
-        if size.0 >= native_figures::LEAST {
-            report.figures.extend(native_figures::figures(&rig, plan, size));
-        }
+/// The experiment: a step for each size of messages, then one for each of replies.
+#[derive(Debug)]
+pub struct Sdp {
+    plan: Plan,
+    rig: Shared<Rig>,
+}
+
+impl Sdp {
+    /// Of this plan.
+    pub fn new(plan: Plan) -> Self {
+        Self { plan, rig: Shared::default() }
     }
-    for &size in &plan.replies {
-        eprintln!("  reply of {size}");
-        report.figures.extend(exchange::figures(&rig, plan, size));
+}
+
+impl Experiment for Sdp {
+    fn title(&self) -> String {
+        let Plan { runs, millis, .. } = self.plan;
+        format!(
+            "crosslane bench sdp, modes of a stream by size of message, one stream one way, medians of {runs} runs of {millis} ms"
+        )
     }
-    report.gather_groups();
-    report.warn_of_noise();
-    // Shares and copies are no rates, and these samples stand in other groups too.
-    report.warnings.retain(|note| ![OF_BEST, COPIES, CHOSEN].iter().any(|group| note.starts_with(group)));
-    place::down(rig.lab)?;
-    Ok(report)
+
+    fn steps(&self) -> Vec<String> {
+        let replies = self.plan.replies.iter().map(|size| format!("reply of {size}"));
+        self.plan.sizes.iter().map(Length::to_string).chain(replies).collect()
+    }
+
+    fn take(&mut self, step: usize, _: &ProgressBar) -> Result<Taken> {
+        let plan = &self.plan;
+        let measured = |rig: &mut Rig| {
+            let figures = match plan.sizes.get(step) {
+                Some(&size) if size.0 >= native_figures::LEAST => {
+                    let native = native_figures::figures(rig, plan, size);
+                    sizes_figures(rig, plan, size).into_iter().chain(native).collect()
+                }
+                Some(&size) => sizes_figures(rig, plan, size),
+                None => exchange::figures(rig, plan, plan.replies[step - plan.sizes.len()]),
+            };
+            // Then the lab is dead.
+            let why = figures.iter().find_map(|figure: &Figure| figure.missing.clone());
+            let is_any = figures.iter().any(|figure| figure.sample.is_some());
+            ensure!(is_any, "{}", why.unwrap_or_else(|| "nothing could be measured".to_owned()));
+            Ok(figures)
+        };
+        Ok(self.rig.with(Rig::new, measured)?.into())
+    }
+
+    fn conclude(&self, report: &mut Report) {
+        // Shares and copies are no rates, and these samples stand in other groups too.
+        let silent = [OF_BEST, COPIES, CHOSEN];
+        report.warnings.retain(|note| !silent.iter().any(|group| note.starts_with(group)));
+    }
 }
 
 /// All ways by turns, each as often as the plan says.

@@ -1,10 +1,11 @@
 //! Arguments of `crosslane bench stack`, and what it does.
 
 use super::here::By;
-use super::{Plan, flow, here, machine, measure, table};
-use crate::cli::{Output, choose};
+use super::machine::StackInMachine;
+use super::{Plan, Stack, flow, here, table};
 use crate::export;
-use crate::perf::Size;
+use crate::frame::args::Common;
+use crate::perf::{Size, choose};
 use crate::speaker::write_line;
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
@@ -27,7 +28,7 @@ Waiting for space and for data is time on the clock, asleep or not, as in the st
 root (or kernel.perf_event_paranoid -1 and kernel.kptr_restrict 0) and `perf` (Debian: linux-perf);
 without them that part is left out and the reason is named.
 The lines there and back are of a question and an answer of that size, with blocking calls, which no engine may
-make last twice as long. All of it takes about three minutes.
+make last twice as long. All of it takes about a quarter of an hour, with --quick one minute.
 With --machine all of it runs inside one virtual machine (`make vm-image` builds its image): streams inside a host beside
 loopback TCP, whose functions its kernel traces one by one (function_graph), each with what tracing takes.";
 
@@ -35,18 +36,12 @@ loopback TCP, whose functions its kernel traces one by one (function_graph), eac
 #[derive(Args, Clone, Debug)]
 #[command(after_help = HELP)]
 pub struct StackArgs {
-    /// Runs of each case; medians are shown
-    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    pub runs: u16,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub common: Common,
     /// Measure messages of these sizes instead of the study's 1400, 14000, 140000, 1M
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     pub sizes: Vec<Size>,
-    /// Exit with code 1 if a bar is missed
-    #[arg(long)]
-    pub check: bool,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub output: Output,
     /// Measure inside a virtual machine, whose kernel is traced by function_graph instead of sampled
     #[arg(long)]
     pub machine: bool,
@@ -64,10 +59,17 @@ pub struct StackArgs {
     pub send: Vec<String>,
 }
 
+impl Plan {
+    /// That of these options.
+    pub fn usual(common: &Common) -> Self {
+        Self::new(common.usual_runs(2), common.quick)
+    }
+}
+
 /// Runs `crosslane bench stack`.
 ///
 /// # Errors
-/// The lab does not come up, a program fails, or a file cannot be written.
+/// A file cannot be read or written, or `--check` found a missed bar.
 pub fn run_stack(args: &StackArgs) -> Result<()> {
     if let Some(size) = args.receive {
         return flow::receiver(size);
@@ -80,11 +82,11 @@ pub fn run_stack(args: &StackArgs) -> Result<()> {
         let said = here::measure(by, size.parse()?, Duration::from_millis(millis.parse()?))?;
         return write_line(&mut std::io::stdout(), &said);
     }
-    let mut plan = Plan::new(args.runs.into());
+    let common = &args.common;
+    let mut plan = Plan::usual(common);
     choose(&mut plan.sizes, &args.sizes);
     if args.machine {
-        let report = machine::measure(&plan, args.image.clone())?;
-        return args.output.conclude(args.check, &report, table, export::markdown);
+        return common.run(&mut StackInMachine::new(plan, args.image.clone()), table, export::markdown);
     }
-    args.output.conclude(args.check, &measure(&plan)?, table, export::markdown)
+    common.run(&mut Stack::new(plan), table, export::markdown)
 }

@@ -3,14 +3,16 @@
 use super::here::{By, Said};
 use super::part::size_name;
 use super::{Outcome, Plan, figures, study};
-use crate::figure::Report;
+use crate::frame::shared::Shared;
+use crate::frame::{Experiment, Taken};
 use crate::place;
 use crate::program::process::run;
-use crate::progress::{USUAL, print, progress};
+use crate::progress::print;
 use crate::speaker::own_program;
 use anyhow::{Context, Result};
 use crosslane_lab::{Lab, Options, Preload};
 use crosslane_shm::account;
+use indicatif::ProgressBar;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,44 +26,65 @@ const HOST: &str = "h1";
 const OURS: &str = "inside a host";
 const KERNEL: &str = "loopback TCP, traced";
 
-/// Boots the machines and measures `plan` in one of them.
-///
-/// # Errors
-/// There is no image, the machines do not boot, a program fails, or their kernel has no such tracer.
-pub fn measure(plan: &Plan, image: Option<PathBuf>) -> Result<Report> {
+/// The experiment: a step for each size.
+#[derive(Debug)]
+pub struct StackInMachine {
+    plan: Plan,
+    image: Option<PathBuf>,
+    lab: Shared<Lab>,
+}
+
+impl StackInMachine {
+    /// Of this plan. `image`: the folder of the machines' image; where it usually is if `None`.
+    pub fn new(plan: Plan, image: Option<PathBuf>) -> Self {
+        Self { plan, image, lab: Shared::default() }
+    }
+}
+
+impl Experiment for StackInMachine {
+    fn title(&self) -> String {
+        let runs = self.plan.runs;
+        format!(
+            "crosslane bench stack, cycles a message by function in a virtual machine, medians of {runs} runs"
+        )
+    }
+
+    fn steps(&self) -> Vec<String> {
+        self.plan.sizes.iter().map(|size| size_name(*size)).collect()
+    }
+
+    fn take(&mut self, step: usize, progress: &ProgressBar) -> Result<Taken> {
+        let (plan, image, size) = (&self.plan, &self.image, self.plan.sizes[step]);
+        self.lab.with(|| boot(image.clone()), |lab| measure(lab, plan, size, progress))
+    }
+}
+
+/// Boots the machines.
+fn boot(image: Option<PathBuf>) -> Result<Lab> {
     let mut options =
         Options { machines: Some(place::machines(image)?), patience: BOOT, ..place::pair("stack") };
     // Without them the daemon leaves loopback to the kernel.
     options.rules.extend(["client", "server"].map(|role| format!("use both {role} * 127.0.0.0/8:*")));
     eprintln!("  two virtual machines boot; without KVM that takes a minute or two");
-    let lab = place::up(&options)?;
-    let accelerator = lab.state().accelerator.clone().unwrap_or_default();
-    let mut report = Report::new(format!(
-        "Cycles a message by function in a virtual machine ({accelerator}), medians of {} runs",
-        plan.runs
-    ));
-    let progress = progress((2 * plan.runs * plan.sizes.len()) as u64, USUAL);
-    let mut last = None;
-    for &size in &plan.sizes {
-        let (mut ours, mut kernel) = (Vec::new(), Vec::new());
-        for _ in 0..plan.runs {
-            ours.push(ask(&lab, By::Ours, size, plan.time)?.outcome);
-            progress.inc(1);
-            let said = ask(&lab, By::Kernel, size, plan.time)?;
-            kernel.push(said.outcome);
-            progress.inc(1);
-            last = Some(said);
-        }
-        print(&progress, &format!("  {}: {}", size_name(size), rates(&ours, &kernel)));
-        let group = format!("{}, {OURS}", size_name(size));
-        report.figures.extend(figures(&group, &ours, &[(KERNEL, &kernel)]));
+    place::up(&options)
+}
+
+/// One size, in one of the machines. What was traced is said with the plan's last size.
+fn measure(lab: &Lab, plan: &Plan, size: usize, progress: &ProgressBar) -> Result<Taken> {
+    let (mut ours, mut kernel, mut last) = (Vec::new(), Vec::new(), None);
+    for run in 1..=plan.runs {
+        progress.set_message(format!("{}, run {run} of {}", size_name(size), plan.runs));
+        ours.push(ask(lab, By::Ours, size, plan.time)?.outcome);
+        let said = ask(lab, By::Kernel, size, plan.time)?;
+        kernel.push(said.outcome);
+        last = Some(said);
     }
-    progress.finish_and_clear();
-    place::down(lab)?;
-    report.figures.extend(study(&plan.sizes));
-    report.gather_groups();
-    report.warnings.extend(notes(last.as_ref(), &accelerator));
-    Ok(report)
+    print(progress, &format!("  {}: {}", size_name(size), rates(&ours, &kernel)));
+    let group = format!("{}, {OURS}", size_name(size));
+    let figures = figures(&group, &ours, &[(KERNEL, &kernel)]).into_iter().chain(study(size)).collect();
+    let accelerator = lab.state().accelerator.as_deref().unwrap_or_default();
+    let is_last = plan.sizes.last() == Some(&size);
+    Ok(Taken { figures, notes: if is_last { notes(last.as_ref(), accelerator) } else { Vec::new() } })
 }
 
 /// Measures once in the machine.

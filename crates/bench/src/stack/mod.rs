@@ -17,13 +17,15 @@ mod rig;
 pub mod sampler;
 mod table;
 
-use crate::figure::{Figure, Report, Sample, Unit};
-use crate::place;
+use crate::figure::{Figure, Sample, Unit};
+use crate::frame::shared::Shared;
+use crate::frame::{Experiment, Taken};
 use crate::program::LOOPBACK;
 use anyhow::Result;
 use attribute::Profile;
 use crosslane_lab::Options;
 use crosslane_shm::account;
+use indicatif::ProgressBar;
 use part::{Cycles, Part, ROWS, SIZES, size_name};
 use rig::{Kernel, Ours};
 use sampler::why_sampled;
@@ -76,10 +78,11 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The study's sizes.
-    pub fn new(runs: usize) -> Self {
+    /// The study's sizes; two of them if `quick`.
+    pub fn new(runs: usize, quick: bool) -> Self {
         let (time, sampled) = (Duration::from_millis(300), Duration::from_millis(1000));
-        Self { sizes: SIZES.to_vec(), runs, time, sampled }
+        let sizes = if quick { vec![SIZES[0], SIZES[2]] } else { SIZES.to_vec() };
+        Self { sizes, runs, time, sampled }
     }
 }
 
@@ -109,16 +112,21 @@ const COUNTED_RATE: &str = "messages in a second while counted, traced";
 /// Groups of figures that have the study's own.
 const STUDY: &str = "study";
 
-/// Measures `plan`.
-///
-/// # Errors
-/// The lab does not come up, or a program fails. A kernel that shows nothing of itself is no error but a warning.
-pub fn measure(plan: &Plan) -> Result<Report> {
-    let mut report = Report::new(format!("Cycles a message by function, medians of {} runs", plan.runs));
-    let ours = VARIANTS.iter().map(Ours::new).collect::<Result<Vec<_>>>()?;
-    let mut kernel = Kernel::new()?;
-    for &size in &plan.sizes {
-        eprintln!("  {}", size_name(size));
+/// What all sizes need: a pair of labs for each variant, and the kernel that is watched.
+struct Rig {
+    ours: Vec<Ours>,
+    kernel: Kernel,
+}
+
+impl Rig {
+    fn new() -> Result<Self> {
+        let ours = VARIANTS.iter().map(Ours::new).collect::<Result<_>>()?;
+        Ok(Self { ours, kernel: Kernel::new()? })
+    }
+
+    /// All figures of a size, and the study's.
+    fn figures(&mut self, plan: &Plan, size: usize) -> Result<Vec<Figure>> {
+        let Self { ours, kernel } = self;
         let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); ours.len() + Kernel::PLACES.len()];
         for _ in 0..plan.runs {
             for (variant, outcomes) in ours.iter().zip(&mut outcomes) {
@@ -130,20 +138,52 @@ pub fn measure(plan: &Plan) -> Result<Report> {
         }
         let (mine, theirs) = outcomes.split_at(ours.len());
         let references: Vec<_> = Kernel::PLACES.into_iter().zip(theirs).collect();
+        let mut all = Vec::new();
         for (variant, outcomes) in VARIANTS.iter().zip(mine) {
             let group = format!("{}, {}", size_name(size), variant.name);
             let mut figures = figures(&group, outcomes, &references);
             hold(&mut figures, &(variant.bars)(size));
-            report.figures.extend(figures);
+            all.extend(figures);
         }
-        report.figures.extend(ping_pong::figures(&ours, &kernel.lab, size, plan)?);
+        all.extend(ping_pong::figures(ours, &kernel.lab, size, plan)?);
+        all.extend(study(size));
+        Ok(all)
     }
-    report.figures.extend(study(&plan.sizes));
-    report.gather_groups();
-    report.warnings.extend(notes(&kernel));
-    ours.into_iter().try_for_each(Ours::end)?;
-    place::down(kernel.lab)?;
-    Ok(report)
+}
+
+/// The experiment: a step for each size.
+pub struct Stack {
+    plan: Plan,
+    rig: Shared<Rig>,
+}
+
+impl Stack {
+    /// Of this plan.
+    pub fn new(plan: Plan) -> Self {
+        Self { plan, rig: Shared::default() }
+    }
+}
+
+impl Experiment for Stack {
+    fn title(&self) -> String {
+        format!("crosslane bench stack, cycles a message by function, medians of {} runs", self.plan.runs)
+    }
+
+    fn steps(&self) -> Vec<String> {
+        self.plan.sizes.iter().map(|size| size_name(*size)).collect()
+    }
+
+    /// A kernel that shows nothing of itself is no error but a note.
+    fn take(&mut self, step: usize, _: &ProgressBar) -> Result<Taken> {
+        let (plan, size) = (&self.plan, self.plan.sizes[step]);
+        // What was seen of the kernel so far is said once, with the last size.
+        let is_last = step + 1 == plan.sizes.len();
+        let measured = |rig: &mut Rig| {
+            let figures = rig.figures(plan, size)?;
+            Ok(Taken { figures, notes: if is_last { notes(&rig.kernel) } else { Vec::new() } })
+        };
+        self.rig.with(Rig::new, measured)
+    }
 }
 
 /// The figures of one variant and size, beside the kernel's.
@@ -175,17 +215,15 @@ fn hold(figures: &mut [Figure], bars: &[(&'static str, f64)]) {
     }
 }
 
-/// The study's figures, in its own unit.
-fn study(sizes: &[usize]) -> Vec<Figure> {
-    let known = SIZES.iter().enumerate().filter(|(_, size)| sizes.contains(size));
-    let figures = known.flat_map(|(at, &size)| {
-        let group = format!("{}, {STUDY}", size_name(size));
-        ROWS.iter().filter_map(move |row| {
-            let sample = Sample::new(vec![f64::from(row.study?[at])]);
-            Some(Figure::new(&group, row.label, Unit::ThousandClocks, sample))
-        })
-    });
-    figures.collect()
+/// The study's figures of a size, if it has that, in its own unit.
+fn study(size: usize) -> Vec<Figure> {
+    let group = format!("{}, {STUDY}", size_name(size));
+    let at = SIZES.iter().position(|known| *known == size);
+    let figure = |(at, row): (usize, &part::Row)| {
+        let sample = Sample::new(vec![f64::from(row.study?[at])]);
+        Some(Figure::new(&group, row.label, Unit::ThousandClocks, sample))
+    };
+    at.into_iter().flat_map(|at| ROWS.iter().map(move |row| (at, row))).filter_map(figure).collect()
 }
 
 /// Notes for the reader: the cost of counting, how the kernel was observed, and where its parts were found.

@@ -8,7 +8,6 @@ use super::{Outcome, Plan, Variant};
 use crate::place::{self, InLab, LOOPBACK, Place, VETH};
 use crate::program::process::processor_time;
 use crate::speaker::{Speaker, own_program};
-use crate::suite;
 use anyhow::{Context, Result, ensure};
 use crosslane_client::session::{FILES, OWN_CALLS_VARIABLE};
 use crosslane_lab::{Lab, Options};
@@ -146,10 +145,6 @@ impl Ours {
         let after = read()?.into_iter().zip(&before).map(|(after, before)| after.since(before));
         Ok((after.fold(Counts::default(), |all, one| all.plus(&one)), done))
     }
-
-    pub(super) fn end(self) -> Result<()> {
-        [self.counting, self.plain].into_iter().try_for_each(place::down)
-    }
 }
 
 /// The kernel's TCP, and its samples.
@@ -224,5 +219,5 @@ pub(super) fn own_sides(place: &dyn Place) -> Result<[Command; 2]> {
 
 /// Processor time of a lab's daemons, ns.
 fn daemons(lab: &Lab) -> u64 {
-    suite::daemons(lab).into_iter().filter_map(processor_time).sum()
+    place::daemons(lab).into_iter().filter_map(processor_time).sum()
 }

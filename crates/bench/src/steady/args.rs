@@ -1,7 +1,7 @@
 //! Arguments of `crosslane bench steady`, and what they do.
 
-use super::{CASES, Plan, measure, tally};
-use crate::cli::Output;
+use super::{CASES, Plan, Steady, tally};
+use crate::frame::args::Common;
 use anyhow::{Result, bail};
 use clap::Args;
 
@@ -13,27 +13,22 @@ Shown is how many of these seconds had which mean, those apart in which the hype
 than 5 % of the processors' time to others (steal). All runs on two processors.
 Bars: TCP is never faster in the second that follows; of the seconds with at most 5 % of steal, at
 most one in twenty has a mean above 5 us.
-100 turns of both programs take about eight minutes.";
+--runs is how many seconds each program has on streams, and as many on TCP: 100 by default, with
+--quick 10. 100 of both programs take about eight minutes.";
 
 /// `crosslane bench steady`: how often a ping-pong is much slower than usual.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = HELP)]
 pub struct SteadyArgs {
-    /// Seconds of each program on streams, and as many on TCP
-    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    pub turns: u16,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub common: Common,
     /// Run only these: sockperf, redis
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub only: Vec<String>,
     /// Use all processors instead of two
     #[arg(long)]
     pub all_processors: bool,
-    /// Exit with code 1 if a bar is missed
-    #[arg(long)]
-    pub check: bool,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub output: Output,
 }
 
 impl SteadyArgs {
@@ -49,15 +44,19 @@ impl SteadyArgs {
     }
 }
 
+impl Plan {
+    /// That of these options.
+    pub fn usual(common: &Common) -> Self {
+        Self { turns: common.runs(100, 10), only: Vec::new(), two_processors: true }
+    }
+}
+
 /// Runs `crosslane bench steady`.
 ///
 /// # Errors
-/// The lab does not come up, a file cannot be written, or `--check` found a missed bar.
+/// A file cannot be read or written, or `--check` found a missed bar.
 pub fn run_steady(args: &SteadyArgs) -> Result<()> {
-    let report = measure(&Plan {
-        turns: args.turns.into(),
-        only: args.only.clone(),
-        two_processors: !args.all_processors,
-    })?;
-    args.output.conclude(args.check, &report, tally::table, tally::markdown)
+    let (only, two_processors) = (args.only.clone(), !args.all_processors);
+    let plan = Plan { only, two_processors, ..Plan::usual(&args.common) };
+    args.common.run(&mut Steady::new(plan), tally::table, tally::markdown)
 }

@@ -5,13 +5,15 @@ pub mod args;
 mod tally;
 
 use crate::affinity::{confined, on};
-use crate::figure::{Figure, Report, Sample, Unit};
+use crate::figure::{Figure, Sample, Unit};
+use crate::frame::shared::Shared;
+use crate::frame::{Experiment, Taken};
 use crate::place::{self, InLab, Place};
 use crate::program::process::Server;
 use crate::program::{Effort, SOCKPERF, VETH, redis};
-use crate::progress::{USUAL, progress};
 use crate::steal::Steal;
 use anyhow::{Context, Result, ensure};
+use crosslane_lab::Lab;
 use indicatif::ProgressBar;
 use tally::{Run, Turn};
 
@@ -66,30 +68,39 @@ impl Plan {
     }
 }
 
-/// Measures the requested programs. A failure is a figure that says why it is missing.
-///
-/// # Errors
-/// The lab does not come up.
-pub fn measure(plan: &Plan) -> Result<Report> {
-    let mut report = Report::new(format!(
-        "crosslane bench steady, {} turns of 1 s{}",
-        plan.turns,
-        on(plan.two_processors)
-    ));
-    let confined = confined(plan.two_processors)?;
-    let lab = place::up(&place::pair("steady"))?;
-    let places = InLab::between(&lab, "h1", "h2")?;
-    let progress = progress((plan.cases().count() * plan.turns) as u64, USUAL);
-    for case in plan.cases() {
-        match turns(case, &places, plan.turns, &progress) {
-            Ok(turns) => report.figures.extend(figures(case, &turns)),
-            Err(why) => report.figures.push(Figure::failed(case.name, &why)),
-        }
+/// The experiment: a step for each program.
+#[derive(Debug)]
+pub struct Steady {
+    plan: Plan,
+    lab: Shared<Lab>,
+}
+
+impl Steady {
+    /// Of this plan.
+    pub fn new(plan: Plan) -> Self {
+        Self { plan, lab: Shared::default() }
     }
-    progress.finish_and_clear();
-    place::down(lab)?;
-    drop(confined);
-    Ok(report)
+}
+
+impl Experiment for Steady {
+    fn title(&self) -> String {
+        let Plan { turns, two_processors, .. } = self.plan;
+        format!("crosslane bench steady, {turns} turns of 1 s{}", on(two_processors))
+    }
+
+    fn steps(&self) -> Vec<String> {
+        self.plan.cases().map(|case| case.name.to_owned()).collect()
+    }
+
+    fn take(&mut self, step: usize, progress: &ProgressBar) -> Result<Taken> {
+        let case = self.plan.cases().nth(step).context("there is no such step")?;
+        let _confined = confined(self.plan.two_processors)?;
+        let count = self.plan.turns;
+        let up = || place::up(&place::pair("steady"));
+        let turns =
+            self.lab.with(up, |lab| turns(case, &InLab::between(lab, "h1", "h2")?, count, progress))?;
+        Ok(figures(case, &turns).into())
+    }
 }
 
 /// How many requests make a second.
@@ -134,7 +145,6 @@ fn turns(case: &Case, places: &[InLab<'_>; 2], turns: usize, progress: &Progress
     for turn in 1..=turns {
         progress.set_message(format!("{}, turn {turn} of {turns}", case.name));
         done.push(Turn { streams: streams.run()?, tcp: tcp.run()? });
-        progress.inc(1);
     }
     ensure!(places[0].carried() > before, "no stream carried it: it ran over the kernel's TCP");
     Ok(done)

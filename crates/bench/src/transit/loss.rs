@@ -2,12 +2,13 @@
 //! without a circuit.
 
 use super::Judged;
+use crate::compare::Setting;
 use crate::figure::{Figure, Sample, Unit};
 use crate::place;
 use crate::program::process::{Server, run};
-use crate::quick::Quick;
 use anyhow::{Context, Result, anyhow, ensure};
 use crosslane_lab::{Lab, Moves, Noticed, Options, Preload};
+use indicatif::ProgressBar;
 use std::process::Command;
 use std::time::Duration;
 
@@ -27,13 +28,13 @@ struct Times {
     mended: Vec<f64>,
 }
 
-pub(super) fn measure(quick: &Quick) -> Result<Vec<Judged>> {
+pub(super) fn measure(setting: &Setting, _: &ProgressBar) -> Result<Vec<Judged>> {
     let mut lab = place::up(&Options::scratch("loss"))?;
     let mut command = lab.command("h2", Preload::On, "iperf3")?;
     command.args(["-s", "-p", &PORT.to_string()]);
     let server = Server::start(command, PORT)?;
     let mut times = Times::default();
-    for _ in 0..quick.runs {
+    for _ in 0..setting.runs {
         let mut client = lab.command("h1", Preload::On, "iperf3")?;
         client.args(["-c", &lab.address("h2")?.to_string(), "-p", &PORT.to_string()]);
         client.args(["-t", &SECONDS.to_string(), "-l", "128K"]);

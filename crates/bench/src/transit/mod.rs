@@ -5,16 +5,16 @@ mod loss;
 mod safety;
 mod ways;
 
-use crate::compare::{Outcome, Setting, by_turns, steps};
-use crate::figure::{Figure, Report};
+use crate::compare::{Outcome, Setting, by_turns};
+use crate::figure::Figure;
+use crate::frame::Taken;
 use crate::place::{InLab, Place};
 use crate::program::Program;
-use crate::progress::{USUAL, progress, show};
-use crate::quick::Quick;
 use anyhow::{Context, Result, anyhow};
+use indicatif::ProgressBar;
 
 /// A part of the run, and its name for `--only`.
-type Part = (&'static str, fn(&Quick) -> Result<Vec<Judged>>);
+type Part = (&'static str, fn(&Setting, &ProgressBar) -> Result<Vec<Judged>>);
 
 const PARTS: [Part; 3] = [("transit", ways::measure), ("safety", safety::measure), ("loss", loss::measure)];
 
@@ -37,16 +37,16 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     PARTS.into_iter().map(|(name, _)| name)
 }
 
-/// Measures the requested parts. A failed one becomes a figure that says why it is missing.
-pub fn measure(quick: &Quick, report: &mut Report) {
+/// Measures the part of this name.
+///
+/// # Errors
+/// There is no such part, its lab does not come up, or a program fails.
+pub fn measure(part: &str, setting: &Setting, progress: &ProgressBar) -> Result<Taken> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    for (name, part) in PARTS.into_iter().filter(|(name, _)| quick.wants(name)) {
-        let judged = part(quick).unwrap_or_else(|error| vec![Figure::failed(name, &error).into()]);
-        let figures: Vec<Figure> =
-            judged.into_iter().map(|one| one.judge(processors, &mut report.warnings)).collect();
-        show(&figures);
-        report.figures.extend(figures);
-    }
+    let (_, measure) = PARTS.into_iter().find(|(name, _)| *name == part).context("there is no such part")?;
+    let (judged, mut notes) = (measure(setting, progress)?, Vec::new());
+    let figures = judged.into_iter().map(|one| one.judge(processors, &mut notes)).collect();
+    Ok(Taken { figures, notes })
 }
 
 impl Judged {
@@ -63,11 +63,13 @@ impl Judged {
 }
 
 /// One metric of `program` at all `places`, by turns: the runs of each.
-fn runs(program: &Program, metric: usize, places: &[InLab<'_>], quick: &Quick) -> Result<Vec<Vec<f64>>> {
-    let setting = Setting { runs: quick.runs, effort: quick.effort, bars: true, remark: String::new() };
-    let progress = progress(steps(places.len(), &setting), USUAL);
-    let outcomes = by_turns(program, places, &setting, &progress);
-    progress.finish_and_clear();
+fn runs(
+    program: &Program,
+    metric: usize,
+    places: &[InLab<'_>],
+    (setting, progress): (&Setting, &ProgressBar),
+) -> Result<Vec<Vec<f64>>> {
+    let outcomes = by_turns(program, places, setting, progress);
     let one = |(place, outcome): (&InLab<'_>, Outcome)| {
         let runs = outcome.map_err(|why| anyhow!("{} over {}: {why}", program.name, place.name()))?;
         let mut columns = runs.columns;

@@ -2,19 +2,20 @@
 //! one that does not.
 
 use super::{Judged, runs};
+use crate::compare::Setting;
 use crate::figure::{Figure, Sample, Unit};
 use crate::perf::cables;
 use crate::place::{self, InLab};
 use crate::program::IPERF3;
-use crate::quick::Quick;
 use anyhow::Result;
 use crosslane_lab::{Options, Resilience, Topology};
+use indicatif::ProgressBar;
 
 const NOTHING_KEPT: &str = "nothing kept";
 /// Least part of the bandwidth without.
 const PART: f64 = 0.85;
 
-pub(super) fn measure(quick: &Quick) -> Result<Vec<Judged>> {
+pub(super) fn measure(setting: &Setting, progress: &ProgressBar) -> Result<Vec<Judged>> {
     let lab = |resilience| {
         // Hosts between that hand memory on have nothing to lose.
         let chain = Options { hosts: 3, topology: Topology::Chain, pump: true, ..Options::scratch("safety") };
@@ -24,7 +25,7 @@ pub(super) fn measure(quick: &Quick) -> Result<Vec<Judged>> {
     let over = |server, lab| InLab::between(lab, "h1", server).map(|[fabric, _]| fabric);
     let ends = ["h2", "h3"].into_iter().flat_map(|server| [over(server, &keep), over(server, &reset)]);
     let ends = ends.collect::<Result<Vec<_>>>()?;
-    let rates = runs(&IPERF3, 0, &ends, quick)?;
+    let rates = runs(&IPERF3, 0, &ends, (setting, progress))?;
     [keep, reset].into_iter().try_for_each(place::down)?;
     Ok(rates.chunks(2).zip(1..).map(|(pair, count)| judged(pair, count)).collect())
 }

@@ -2,13 +2,14 @@
 //! that pump, and by the kernel's TCP through as many namespaces.
 
 use super::{Judged, runs};
+use crate::compare::Setting;
 use crate::figure::{Figure, Sample, Unit};
 use crate::perf::cables;
 use crate::place::{self, InLab};
 use crate::program::{IPERF3, SOCKPERF, VETH};
-use crate::quick::Quick;
 use anyhow::Result;
 use crosslane_lab::{Options, Topology};
+use indicatif::ProgressBar;
 
 const FIRST: &str = "h1";
 const OTHERS: [&str; 4] = ["h2", "h3", "h4", "h5"];
@@ -40,7 +41,7 @@ const SHARED: Kind = Kind { name: "", at: 0, part: 0.8, added: 0.5, limit: "limi
 const PUMPED: Kind =
     Kind { name: ", pumped", at: 1, part: 0.6, added: 2.0, limit: "limit of 2 us", pumps: true };
 
-pub(super) fn measure(quick: &Quick) -> Result<Vec<Judged>> {
+pub(super) fn measure(setting: &Setting, progress: &ProgressBar) -> Result<Vec<Judged>> {
     let chain = |pump| {
         place::up(&Options { hosts: 5, topology: Topology::Chain, pump, ..Options::scratch("transit") })
     };
@@ -51,8 +52,8 @@ pub(super) fn measure(quick: &Quick) -> Result<Vec<Judged>> {
         let [copied, _] = InLab::between(&pumped, FIRST, other)?;
         ends.extend([handed_on, copied, kernel]);
     }
-    let rates = runs(&IPERF3, 0, &ends, quick)?;
-    let times = runs(&SOCKPERF, MEDIAN, &ends, quick)?;
+    let rates = runs(&IPERF3, 0, &ends, (setting, progress))?;
+    let times = runs(&SOCKPERF, MEDIAN, &ends, (setting, progress))?;
     [shared, pumped].into_iter().try_for_each(place::down)?;
     let kinds = [SHARED, PUMPED];
     let rates = kinds.iter().flat_map(|kind| bandwidth(&rates, kind));

@@ -1,0 +1,108 @@
+//! Unmodified programs between two hosts that a timed cable joins: on sockets, on IP, and on the kernel's TCP past the cable.
+
+use super::{ECHO, IP, LATE, LIMIT, Plan, SOCKETS, SOCKETS_BAR, least, limit};
+use crate::compare::{Outcome, Setting, by_turns};
+use crate::figure::{Figure, Sample, Unit};
+use crate::place::{self, InLab, PLAIN_IP, VETH};
+use crate::program::{Effort, IPERF3, Program, SOCKPERF};
+use anyhow::Result;
+use crosslane_lab::{CableKind, Lab, Posted};
+use crosslane_pcie::Cable;
+use indicatif::ProgressBar;
+
+/// Sockperf's metric: the median of the round trip.
+const MEDIAN: usize = 1;
+
+/// What programs reached, or why they did not.
+#[derive(Debug)]
+pub(super) struct Carried {
+    /// Gb/s: by sockets, by IP, by the kernel.
+    rates: Vec<Outcome>,
+    /// us there and back: the same.
+    times: Vec<Outcome>,
+    /// Part of the bytes that the cable carried late, of either end.
+    late: f64,
+}
+
+/// Brings two hosts up that `cable` joins, and runs the programs by turns.
+///
+/// # Errors
+/// The lab does not come up.
+pub(super) fn measure(cable: Cable, plan: &Plan, progress: &ProgressBar) -> Result<Carried> {
+    let link = CableKind::Posted(Posted { link: Some(cable), ..Posted::default() });
+    let lab = place::up(&crosslane_lab::Options { cable_kind: link, ..place::pair("direct") })?;
+    let [sockets, kernel] = InLab::between(&lab, "h1", "h2")?;
+    let [ip, _] = InLab::plain(&lab)?;
+    let places = [sockets, ip, kernel];
+    let rates = runs(&IPERF3, &places, (plan, progress));
+    let late = late(&lab);
+    let times = runs(&SOCKPERF, &places, (plan, progress));
+    place::down(lab)?;
+    Ok(Carried { rates, times, late })
+}
+
+fn runs(program: &Program, places: &[InLab<'_>], (plan, progress): (&Plan, &ProgressBar)) -> Vec<Outcome> {
+    let effort = if plan.seconds > 1 { Effort::Long } else { Effort::Short };
+    let setting = Setting { runs: plan.runs, effort, bars: false, remark: String::new() };
+    by_turns(program, places, &setting, progress)
+}
+
+/// Part of the bytes that landed late at the end that was worse.
+fn late(lab: &Lab) -> f64 {
+    let of = |host| {
+        let ports = lab.status(host).unwrap_or_default().ports;
+        ports.iter().filter_map(|port| Some(port.pacing.as_ref()?.late())).fold(0.0, f64::max)
+    };
+    f64::max(of("h1"), of("h2"))
+}
+
+impl Carried {
+    /// Beside the limits of `cable`.
+    pub(super) fn figures(&self, cable: &Cable) -> Vec<Figure> {
+        let case = cable.to_string();
+        let rate = |at: usize| Some(column(&self.rates, at, 0)?.scaled(1000.0 / 8.0));
+        let time = |at: usize| Some(column(&self.times, at, MEDIAN)?.scaled(0.5));
+        let why = |outcomes: &[Outcome], at: usize| outcomes.get(at)?.as_ref().err().cloned();
+        let sockets =
+            Figure::new(SOCKETS, &case, Unit::MegabytesPerSecond, rate(0)).against(LIMIT, limit(cable));
+        let sockets = if self.late > LATE { sockets } else { sockets.bar(LIMIT, SOCKETS_BAR, None) };
+        let ip = Figure::new(IP, &case, Unit::MegabytesPerSecond, rate(1)).against(LIMIT, limit(cable));
+        let echo = Figure::new(ECHO, &case, Unit::Microseconds, time(0)).against(LIMIT, least(cable));
+        vec![
+            sockets.against(PLAIN_IP, rate(1)).against(VETH, rate(2)).without(why(&self.rates, 0)),
+            ip.against(VETH, rate(2)).without(why(&self.rates, 1)),
+            echo.against(PLAIN_IP, time(1)).against(VETH, time(2)).without(why(&self.times, 0)),
+        ]
+    }
+}
+
+fn column(outcomes: &[Outcome], at: usize, metric: usize) -> Option<Sample> {
+    let runs = outcomes.get(at)?.as_ref().ok()?;
+    Sample::new(runs.columns.get(metric)?.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::Runs;
+    use crosslane_pcie::Limits;
+
+    #[test]
+    fn direct_programs_are_held_against_the_limit_of_their_cable() {
+        let cable: Cable = "gen1 x4".parse().unwrap();
+        let gigabits = Limits(&cable).payload(false) * 8.0 / 1e9;
+        let runs = |values: Vec<f64>| Ok(Runs { columns: vec![vec![1.0], values], steal: 0.0 });
+        let rates = |part: f64| {
+            let of = |part| Ok(Runs { columns: vec![vec![part * gigabits]], steal: 0.0 });
+            vec![of(part), of(0.4), Err("it ended".to_owned())]
+        };
+        let times = || vec![runs(vec![20.0]), runs(vec![90.0]), runs(vec![60.0])];
+        let figures = |part, late| Carried { rates: rates(part), times: times(), late }.figures(&cable);
+        assert_eq!(figures(0.91, 0.0)[0].meets_bar(), Some(true));
+        assert_eq!(figures(0.89, 0.0)[0].meets_bar(), Some(false));
+        assert_eq!(figures(0.89, 0.2)[0].bar, None);
+        let all = figures(0.91, 0.0);
+        assert_eq!(all[2].median(), Some(10.0));
+        assert!(all[0].reference(VETH).is_none() && all[0].reference(PLAIN_IP).is_some());
+    }
+}
