@@ -165,17 +165,41 @@ impl Ways {
     }
 }
 
+/// The shortest paths from a host that begin with one of its neighbours and do not pass it again, to all hosts: one search.
+#[derive(Clone, Debug)]
+pub struct Paths<'a> {
+    graph: &'a Graph,
+    neighbour: usize,
+    hops: Vec<u8>,
+}
+
+impl<'a> Paths<'a> {
+    /// Those from `me` behind `neighbour`; `None` if there is no such neighbour.
+    pub fn new(me: HostId, neighbour: HostId, graph: &'a Graph) -> Option<Self> {
+        let neighbour = graph.place(neighbour)?;
+        Some(Self { graph, neighbour, hops: graph.distances(me, neighbour) })
+    }
+
+    /// The host before `host` on the path to it; `None` if `host` is the neighbour, or is not reached.
+    pub fn before(&self, host: HostId) -> Option<HostId> {
+        let place = self.graph.place(host).filter(|place| *place != self.neighbour)?;
+        self.step(place).map(|before| self.graph.hosts[before])
+    }
+
+    fn step(&self, here: usize) -> Option<usize> {
+        let distance = self.hops[here].checked_sub(1).filter(|before| *before > 0)?;
+        self.graph.of(here).iter().copied().find(|before| self.hops[*before] == distance)
+    }
+}
+
 /// The shortest path to `to` that begins with `neighbour` and does not pass `me` again: the hosts behind the neighbour,
 /// `to` last; empty if `to` is the neighbour.
 pub fn path(me: HostId, neighbour: HostId, to: HostId, graph: &Graph) -> Option<Vec<HostId>> {
-    let (neighbour, mut here) = (graph.place(neighbour)?, graph.place(to)?);
-    let hops = graph.distances(me, neighbour);
+    let (paths, mut here) = (Paths::new(me, neighbour, graph)?, graph.place(to)?);
     let mut path = Vec::new();
-    let mut distance = hops[here];
-    while here != neighbour {
+    while here != paths.neighbour {
         path.push(graph.hosts[here]);
-        distance = distance.checked_sub(1).filter(|before| *before > 0)?;
-        here = *graph.of(here).iter().find(|before| hops[**before] == distance)?;
+        here = paths.step(here)?;
     }
     path.reverse();
     Some(path)
@@ -212,6 +236,15 @@ mod tests {
         assert_eq!(path(2, 4), Some(vec![HostId(3), HostId(4)]));
         assert_eq!(path(4, 2), Some(vec![HostId(3), HostId(2)]));
         assert_eq!(path(4, 7), None);
+    }
+
+    #[test]
+    fn route_paths_of_one_search_are_those_of_a_search_each() {
+        let graph = graph(&[(1, &[2, 4]), (2, &[1, 3]), (3, &[2, 4]), (4, &[3, 1]), (5, &[])]);
+        let paths = Paths::new(HostId(1), HostId(2), &graph).expect("a neighbour");
+        let before = [1, 2, 3, 4, 5, 9].map(|host| paths.before(HostId(host)).map(|before| before.0));
+        assert_eq!(before, [None, None, Some(2), Some(3), None, None]);
+        assert!(Paths::new(HostId(1), HostId(9), &graph).is_none());
     }
 
     #[test]

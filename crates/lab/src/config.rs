@@ -139,6 +139,12 @@ mod tests {
         assert!(["ring_max", "one_way", "pump", "resilience"].iter().all(|key| !plain.contains_key(*key)));
         assert!(["cut", "delay_us", "seed", "combine"].iter().all(|key| ports[0].get(key).is_none()));
 
+        let link = Some("gen4 x8, mps 256, fibre 10 m".parse().unwrap());
+        options.cable_kind = CableKind::Posted(Posted { link, ..Posted::default() });
+        let timed = read(&options, &state);
+        let written = timed["port"][0]["link"].as_str();
+        assert_eq!(written, Some("gen4 x8, mps 256, fibre 10 m, hops 2, stores"));
+
         options.cable_kind = CableKind::Posted(Posted { delay_us: Some((0, 9)), ..Posted::default() });
         let posted = read(&options, &state);
         let (one, other) = (&posted["port"][0], &posted["port"][1]);

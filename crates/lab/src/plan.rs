@@ -43,7 +43,7 @@ pub enum Resilience {
 }
 
 /// What the cables of a lab are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CableKind {
     /// Memory between two daemons.
@@ -54,11 +54,14 @@ pub enum CableKind {
 }
 
 /// How stores go over posted cables; `None` for the daemon's default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Posted {
     /// Bounds of the delay, us, as `delay_us`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delay_us: Option<(u32, u32)>,
+    /// As `link`: stores land as on this cable, and not after a delay.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub link: Option<crosslane_pcie::Cable>,
     /// As `seed`; each port has one of its own, derived from this.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seed: Option<u32>,

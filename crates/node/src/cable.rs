@@ -17,7 +17,7 @@ use crate::waiting::Limits;
 use crate::window::Window;
 use crosslane_fabric::circuit::Death;
 use crosslane_fabric::setup::{Agreement, CableSetup, State};
-use crosslane_port::{Mapped, PortError};
+use crosslane_port::{Mapped, Pacing, PortError};
 use crosslane_shm::arm::{self, Armed, NextSleep};
 use crosslane_shm::ring::Violation;
 use crosslane_shm::{Inbound, Outbound, Segment};
@@ -275,6 +275,11 @@ impl Cable {
     /// Descriptors that the peer has this host hold.
     pub fn held(&self) -> u64 {
         self.port.held() as u64
+    }
+
+    /// How well the port keeps the times of the cable that it behaves like.
+    pub fn pacing(&self) -> Option<Pacing> {
+        self.port.pacing()
     }
 
     /// How long a posted write may be under way, ns.

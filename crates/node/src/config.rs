@@ -196,6 +196,13 @@ mod tests {
         let timing = Timing::Cable(cable.parse().unwrap());
         let timed = PortKind::Posted(Stores { timing, seed: 0, combine: true });
         assert_eq!(kind(&format!("link = \"{cable}\"")), timed);
+        let spin = |more: &str| {
+            let port = format!(
+                "[[port]]\nname = \"p\"\nkind = \"posted\"\ncable = \"/c\"\nside = \"a\"\nlink = \"{cable}\""
+            );
+            Config::parse(&format!("host = 2\n{more}\n{port}")).unwrap().spin_us
+        };
+        assert_eq!((spin(""), spin("spin_us = 7")), (0, 7));
         let small = kind("delay_us = 0\nwindow = \"896K\"");
         assert_eq!(small, stores((0, 0), 0, true));
     }

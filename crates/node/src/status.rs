@@ -9,7 +9,7 @@ use crosslane_fabric::circuit::{Death, Role};
 use crosslane_shm::state::{Chooser, ModesSnapshot};
 use crosslane_status::{
     self as status, ChosenBy, Circuit, Counters, Direction, Explanation, Host, LinkStates, Note, Offload,
-    Path, Port, RefusedStates, SCHEMA, Session, Status,
+    Pacing, Path, Port, RefusedStates, SCHEMA, Session, Status,
 };
 use crosslane_stream::Transfer;
 use crosslane_wire::{HostId, PortId};
@@ -139,6 +139,7 @@ impl Snapshot {
             streams: self.open_ends().filter(|end| end.port == Some(port.id)).count() as u64,
             transits: self.passing.get(&port.id).map_or(0, |passing| passing.circuits as u64),
             silent: port.silent,
+            pacing: port.pacing.map(pacing_of),
         }
     }
 
@@ -237,6 +238,16 @@ fn circuit_of(end: &CircuitRow, tells_owner: bool) -> Circuit {
         offload_by: chooser(chosen.offload_by),
         sent: direction(moved.tx_bytes, sent),
         received: direction(moved.rx_bytes, received),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a time for people")]
+fn pacing_of(kept: crosslane_port::Pacing) -> Pacing {
+    Pacing {
+        cable: kept.cable.to_string(),
+        landed_bytes: kept.landed_bytes,
+        late_bytes: kept.late_bytes,
+        worst_us: kept.worst_ns as f64 / 1000.0,
     }
 }
 

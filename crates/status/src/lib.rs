@@ -11,7 +11,7 @@ mod stream;
 mod word;
 
 pub use counter::Counters;
-pub use network::{Host, Link, LinkStates, Path, Port, RefusedStates};
+pub use network::{Host, Link, LinkStates, Pacing, Path, Port, RefusedStates};
 pub use quota::{Holds, Payer, Pool, Quota, Requests, Use, WindowUse};
 pub use session::{Note, Session};
 pub use stream::{ChosenBy, Circuit, Death, Direction, Offload, OffloadThread, Role, State};

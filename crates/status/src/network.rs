@@ -98,4 +98,27 @@ pub struct Port {
     pub transits: u64,
     /// Whether the neighbour does not answer although the cable is up.
     pub silent: bool,
+    /// How well the times of the cable that it behaves like are kept, if it has one (the key `link`).
+    pub pacing: Option<Pacing>,
+}
+
+/// How well a port keeps the times of a cable, in what it has sent since the daemon started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pacing {
+    /// The cable, as in the configuration, with all its parts.
+    pub cable: String,
+    /// Bytes that have landed, those of rings and indices too.
+    pub landed_bytes: u64,
+    /// Those of them that landed more than 250 us behind their time: this machine did not keep up.
+    pub late_bytes: u64,
+    /// The most that any of them was behind its time, us.
+    pub worst_us: f64,
+}
+
+impl Pacing {
+    /// The part of the bytes that landed late.
+    #[expect(clippy::cast_precision_loss, reason = "a share")]
+    pub fn late(&self) -> f64 {
+        self.late_bytes as f64 / self.landed_bytes.max(1) as f64
+    }
 }

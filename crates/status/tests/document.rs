@@ -2,8 +2,8 @@
 
 use crosslane_status::{
     ChosenBy, Circuit, Counters, Death, Direction, Explanation, Holds, Host, Link, LinkStates, Note, Offload,
-    OffloadThread, Path, Payer, Pool, Port, Quota, RefusedStates, Requests, Role, SCHEMA, Session, State,
-    Status, StatusError, Use, WindowUse,
+    OffloadThread, Pacing, Path, Payer, Pool, Port, Quota, RefusedStates, Requests, Role, SCHEMA, Session,
+    State, Status, StatusError, Use, WindowUse,
 };
 use crosslane_wire::{CircuitId, Epoch, HostId};
 use serde_json::Value;
@@ -62,6 +62,7 @@ fn whole() -> Status {
             streams: 1,
             transits: 1,
             silent: true,
+            pacing: Some(pacing()),
         }],
         listeners: vec!["10.86.0.1:80".parse().unwrap()],
         circuits: vec![circuit()],
@@ -69,6 +70,10 @@ fn whole() -> Status {
         offload: Some(Offload { send: thread(), receive: thread() }),
         quota: quota(),
     }
+}
+
+fn pacing() -> Pacing {
+    Pacing { cable: text("gen1 x1"), landed_bytes: 1, late_bytes: 1, worst_us: 1.0 }
 }
 
 fn circuit() -> Circuit {
@@ -249,7 +254,7 @@ fn docs_name_each_field_with_its_type_and_no_other() {
         }
     }
     // None of these is in a status that lacks nothing else.
-    for path in ["offload", "quota.payers[].holds.requests"] {
+    for path in ["offload", "ports[].pacing", "quota.payers[].holds.requests"] {
         all.get_mut(path).expect("it is there").push_str(" or null");
     }
     all.retain(|path, _| !is_documented_elsewhere(path));

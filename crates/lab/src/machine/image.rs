@@ -9,6 +9,8 @@ use std::process::{Command, Stdio};
 
 /// The emulator.
 pub(super) const QEMU: &str = "qemu-system-x86_64";
+/// QEMU's accelerator that every machine has.
+pub(super) const EMULATOR: &str = "tcg";
 /// The kernel's image in the folder.
 pub(super) const KERNEL: &str = "vmlinuz";
 /// The first file system in the folder.
@@ -73,5 +75,5 @@ pub(crate) fn accelerator() -> Result<&'static str, LabError> {
     // It may have ended already: then it does not serve.
     let _ = qemu.stdin.take().map(|mut monitor| monitor.write_all(b"quit\n"));
     let ended = qemu.wait().map_err(LabError::io(format!("wait for {QEMU}")))?;
-    Ok(if ended.success() { "kvm" } else { "tcg" })
+    Ok(if ended.success() { "kvm" } else { EMULATOR })
 }

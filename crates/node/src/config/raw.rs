@@ -10,7 +10,9 @@ use super::quota::RawQuota;
 use super::{Config, ConfigError};
 use crate::address::Addresses;
 use crate::offload::Settings;
+use crate::port::{PortConfig, PortKind};
 use crosslane_fabric::HOST_MAX;
+use crosslane_port::posted::{Stores, Timing};
 use crosslane_wire::HostId;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -39,8 +41,7 @@ pub(super) struct RawConfig {
     multicast: bool,
     #[serde(default = "default_ring_max")]
     ring_max: String,
-    #[serde(default = "default_spin_us")]
-    spin_us: i64,
+    spin_us: Option<i64>,
     #[serde(default = "default_resilience")]
     resilience: String,
     #[serde(default = "default_resume_ms")]
@@ -104,8 +105,11 @@ fn default_offload_copy() -> String {
 fn default_offload_least() -> String {
     "768K".to_owned()
 }
-fn default_spin_us() -> i64 {
-    50
+/// Where stores land as on a timed cable, a thread of this machine brings what is waited for, and needs the processor that a spin would take.
+fn default_spin_us(ports: &[PortConfig]) -> i64 {
+    let is_timed =
+        |port: &PortConfig| matches!(port.kind, PortKind::Posted(Stores { timing: Timing::Cable(_), .. }));
+    if ports.iter().any(is_timed) { 0 } else { 50 }
 }
 
 impl RawConfig {
@@ -131,7 +135,7 @@ impl RawConfig {
             queues: check_queues(self.queues)?,
             multicast: self.multicast,
             ring_max: check_ring_max(&self.ring_max)?,
-            spin_us: check_spin(self.spin_us)?,
+            spin_us: check_spin(self.spin_us.unwrap_or_else(|| default_spin_us(&ports)))?,
             resume: check_resume(&self.resilience, self.resume_ms)?,
             one_way: self.one_way,
             pump: self.pump,

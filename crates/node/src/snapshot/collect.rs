@@ -281,6 +281,7 @@ pub(crate) fn port_row(cable: &Cable, silent: bool) -> PortRow {
         window: (cable.window().bytes(), cable.window().used_bytes()),
         traffic: cable.traffic,
         silent,
+        pacing: cable.pacing(),
     }
 }
 

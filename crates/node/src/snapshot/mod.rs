@@ -10,6 +10,7 @@ use crate::quota::Books;
 use crate::session::{Note, SessionId};
 use crosslane_fabric::circuit::{Death, Role};
 use crosslane_fabric::links::AllRefused;
+use crosslane_port::Pacing;
 use crosslane_shm::state::{Chosen, ModesSnapshot, Snapshot as Moved};
 use crosslane_status::{Link, OffloadThread, State};
 use crosslane_wire::{CircuitId, Epoch, HostId, PortId, Tuple};
@@ -102,6 +103,8 @@ pub struct PortRow {
     pub traffic: Traffic,
     /// Whether the neighbour's daemon does not answer.
     pub silent: bool,
+    /// How well the times of the cable that it behaves like are kept.
+    pub pacing: Option<Pacing>,
 }
 
 /// What passes through this host by one port.
