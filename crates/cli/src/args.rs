@@ -1,9 +1,17 @@
 //! The command line.
 
+use crate::plan::PlanArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use crosslane_bench::all::args::AllArgs;
 use crosslane_bench::apps::args::AppsArgs;
-use crosslane_bench::cli::{DemoArgs, PerfArgs, QuickArgs, RingArgs};
+use crosslane_bench::cli::PerfArgs;
+use crosslane_bench::demo::DemoArgs;
+use crosslane_bench::direct::args::DirectArgs;
 use crosslane_bench::kernel::args::KernelArgs;
+use crosslane_bench::media::args::MediaArgs;
+use crosslane_bench::quick::args::QuickArgs;
+use crosslane_bench::ring::args::RingArgs;
+use crosslane_bench::scale::args::ScaleArgs;
 use crosslane_bench::sdp::args::SdpArgs;
 use crosslane_bench::stack::command::StackArgs;
 use crosslane_bench::steady::args::SteadyArgs;
@@ -13,8 +21,10 @@ use std::path::PathBuf;
 const EXIT_CODES: &str = "\
 Exit codes:
   0    done
-  1    failed; ping: no answer came at all; doctor: there is a finding of severity error
-  2    the command line was not understood, or its values make no sense; config check: not good
+  1    failed; ping: no answer came at all; doctor: there is a finding of severity error;
+       compare: B is worse (or differs, with --fail-on any)
+  2    the command line was not understood, or its values make no sense; config check: not good;
+       compare: the two cannot be compared
   3    no daemon answers at the control socket
   4    there is no lab of that name, or it has no such host
   125  run, lab exec: the program could not be prepared
@@ -55,12 +65,18 @@ pub(crate) enum Command {
     Bench(BenchCommand),
     /// Run unmodified programs between three hosts of a lab, and compare with the kernel's TCP
     Demo(Box<DemoArgs>),
-    /// Show rates of ports and circuits, live
+    /// Tell what two results of perf, bench or demo differ by, and how sure that is
+    Compare(CompareArgs),
+    /// Make one HTML page of results of perf, bench or demo, which needs no network
+    Report(ReportArgs),
+    /// Show the network, ports, streams, latency and switch-overs, live
     Top(TopArgs),
     /// Tell which way the connections of a program go, and why
     Explain(ExplainArgs),
     /// Look at this machine and its daemon: what is in the way, why it matters, what to do
     Doctor(DoctorArgs),
+    /// Tell what hosts joined by PCIe cables would give: bandwidth, bisection, latency, window memory
+    Plan(Box<PlanArgs>),
     /// Print names and addresses of all hosts, in the form of /etc/hosts
     Hosts(JsonArgs),
     /// Print the daemon's counters in Prometheus' text format
@@ -125,9 +141,23 @@ pub(crate) struct PingArgs {
     pub(crate) json: bool,
 }
 
+const TOP_HELP: &str = "\
+Keys: F1 h ? all keys; Tab next table; F3 / search; F4 \\ filter; F6 < > column to sort by;
+I the other way round; P M T N sort by load, bytes moved, age, process; arrows, PgUp, PgDn, Home,
+End select; Space tags, U untags; p pauses; + - delay; z forgets round trips; F10 q Ctrl-C quit.
+
+Latency: once a second this host's daemon sends each other host (16 at most, the next ones in turn)
+the probe of `crosslane ping`; p50, p90, p99 and max are of all round trips since the start. They go
+from daemon to daemon, over the control channel of the cables: it is not the latency of a program's
+messages, which pass no daemon. --no-probes sends none.
+
+NO_COLOR turns colours off; without a UTF-8 locale all is ASCII. Where standard input or output is no
+terminal, or TERM is unset or dumb, text is printed as with --plain.";
+
 #[derive(Debug, Args)]
+#[command(after_long_help = TOP_HELP)]
 pub(crate) struct TopArgs {
-    /// How many times to refresh [default: until Ctrl-C]
+    /// How many times to refresh [default: until a key or a signal ends it]
     #[arg(short = 'n', long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) refreshes: Option<u32>,
     /// Time between refreshes, s
@@ -136,6 +166,12 @@ pub(crate) struct TopArgs {
     /// Print one JSON line each refresh
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print text each refresh, also to a terminal
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) plain: bool,
+    /// Measure no round trips to other hosts
+    #[arg(long)]
+    pub(crate) no_probes: bool,
 }
 
 #[derive(Debug, Args)]
@@ -187,6 +223,8 @@ pub(crate) struct KeyArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
+    /// One experiment after the other, in one report
+    All(Box<AllArgs>),
     /// Everything that has a bar
     Quick(Box<QuickArgs>),
     /// Three hosts in a ring: each pair alone and all at once, by size, as the ring study measured them
@@ -199,8 +237,81 @@ pub(crate) enum BenchCommand {
     Apps(Box<AppsArgs>),
     /// The kernel's own clients of an NTB bridge and Crosslane on the same one by turns, between two virtual machines
     Kernel(Box<KernelArgs>),
+    /// Direct access, sockets, IP and the kernel's TCP on timed cables, by generation and lanes, as study 1 measured them
+    DirectVsTcp(Box<DirectArgs>),
+    /// Copper and fibre under a remote block device, on timed cables, as the media study measured them
+    Media(Box<MediaArgs>),
+    /// Many connections, many hosts, hundreds of simulated ones: what is left of each
+    Scale(Box<ScaleArgs>),
     /// Many short ping-pongs on streams and on TCP by turns: how often one is much slower, and what was stolen
     Steady(Box<SteadyArgs>),
+}
+
+/// What `compare` says and does.
+const COMPARE_HELP: &str = "\
+Files are what perf, bench and demo write with --out. For each metric of both one of these is said:
+  faster by 3.1 % (2.0 to 4.2)             there is a difference, and it lies in this interval; also
+                                           slower, or better and worse for what is no speed
+  no difference (1.5 % would have been seen)   such a difference would be found 9 times of 10
+  too few runs to tell (3 and 3)           the runs scatter too much for their number
+Percents are of the value itself: a time of 100 ns that becomes 50 ns is faster by 50 %. Where both
+files have runs of the same reference (as ratios to: veth TCP, bare ring), ratios of the single runs
+to it are compared, since machines differ from one hour to the next.
+All metrics are judged together (Holm): with 95 % confidence nothing is found where nothing is.
+
+Exit codes:
+  0  nothing is worse (--fail-on any: nothing differs; never: always if they can be compared)
+  1  a metric is worse (any: differs)
+  2  they cannot be compared: a file is no result, no metric is in both, or none has enough runs";
+
+#[derive(Debug, Args)]
+#[command(after_help = COMPARE_HELP)]
+pub(crate) struct CompareArgs {
+    /// The result that is the measure
+    pub(crate) a: PathBuf,
+    /// The other one
+    pub(crate) b: PathBuf,
+    /// How sure all differences together must be, percent (50 to 99.99)
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0)]
+    pub(crate) confidence: f64,
+    /// Smaller differences do not count, percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    pub(crate) min: f64,
+    /// When to exit with code 1
+    #[arg(long, value_enum, default_value = "slower")]
+    pub(crate) fail_on: FailOn,
+    /// Compare values as they are, not their ratios to references
+    #[arg(long)]
+    pub(crate) values: bool,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write the JSON to a file too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailOn {
+    /// A metric is slower, or worse in another way
+    Slower,
+    /// A metric differs
+    Any,
+    /// Never
+    Never,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Files that perf, bench and demo wrote with --out
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) results: Vec<PathBuf>,
+    /// The page
+    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    pub(crate) out: PathBuf,
+    /// Write each plot as an SVG file of its own into this folder too
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) plots: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -294,6 +405,9 @@ pub(crate) struct UpArgs {
     /// How long stores are under way on posted cables, us: one number, or LEAST-MOST [default: the daemon's]
     #[arg(long, value_name = "US", value_parser = delay_of)]
     pub(crate) delay_us: Option<(u32, u32)>,
+    /// Stores land as on this PCIe cable, as in `gen4 x8, mps 256, fibre 10 m, hops 2, errors 1e-12, dma` (docs/link-model.md)
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["delay_us", "cable_kind"])]
+    pub(crate) cable: Option<crosslane_pcie::Cable>,
     /// What settles the delays of posted cables [default: 0]
     #[arg(long)]
     pub(crate) seed: Option<u32>,

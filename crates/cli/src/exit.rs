@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 /// It failed.
 pub(crate) const FAILED: u8 = 1;
-const USAGE: u8 = 2;
+pub(crate) const USAGE: u8 = 2;
 const NO_DAEMON: u8 = 3;
 const NO_LAB: u8 = 4;
 
@@ -37,6 +37,11 @@ pub(crate) fn with_code(code: u8, text: impl Into<String>) -> Error {
 /// The command line makes no sense.
 pub(crate) fn usage(text: impl Into<String>) -> Error {
     with_code(USAGE, text)
+}
+
+/// A daemon that answered went away.
+pub(crate) fn gone(text: impl Into<String>) -> Error {
+    with_code(NO_DAEMON, text)
 }
 
 /// Prints the error, if any, and returns its exit code.

@@ -1,15 +1,25 @@
 //! What the command line means: every value checked and every default filled in, before anything is done.
 
 use crate::args::{
-    BenchCommand, CableArgs, CableKindArg, Command, ConfigCommand, Crosslane, DoctorArgs, ExecArgs,
-    ExplainArgs, HostArgs, KeyArgs, KeyCommand, KillArgs, LabCommand, PingArgs, ResilienceArg, TopArgs,
-    TopologyArg, UpArgs,
+    BenchCommand, CableArgs, CableKindArg, Command, CompareArgs, ConfigCommand, Crosslane, DoctorArgs,
+    ExecArgs, ExplainArgs, HostArgs, KeyArgs, KeyCommand, KillArgs, LabCommand, PingArgs, ReportArgs,
+    ResilienceArg, TopArgs, TopologyArg, UpArgs,
 };
-use crate::{config, doctor, exit, explain, fault, key, lab, pages, ping, run, status, top};
+use crate::plan::PlanArgs;
+use crate::{
+    compare, config, doctor, exit, explain, fault, key, lab, pages, ping, plan, report, run, status, top,
+};
 use anyhow::Result;
+use crosslane_bench::all::args::run_all;
 use crosslane_bench::apps::args::run_apps;
-use crosslane_bench::cli::{DemoArgs, PerfArgs, run_demo, run_perf, run_quick, run_ring};
+use crosslane_bench::cli::{PerfArgs, run_perf};
+use crosslane_bench::demo::{DemoArgs, run_demo};
+use crosslane_bench::direct::args::run_direct;
 use crosslane_bench::kernel::args::run_kernel;
+use crosslane_bench::media::args::run_media;
+use crosslane_bench::quick::args::run_quick;
+use crosslane_bench::ring::args::run_ring;
+use crosslane_bench::scale::args::run_scale;
 use crosslane_bench::sdp::args::run_sdp;
 use crosslane_bench::stack::command::run_stack;
 use crosslane_bench::steady::args::run_steady;
@@ -36,8 +46,11 @@ pub(crate) enum Action {
     Perf(Box<PerfArgs>),
     Bench(BenchCommand),
     Demo(Box<DemoArgs>),
+    Compare(CompareArgs),
+    Report(ReportArgs),
     Top { socket: PathBuf, delay: Duration, args: TopArgs },
     Explain { socket: PathBuf, pid: u32, fd: Option<i32>, json: bool },
+    Plan(Box<PlanArgs>),
     Doctor { socket: PathBuf, given: bool, root: PathBuf, json: bool },
     Hosts { socket: PathBuf, json: bool },
     Metrics { socket: PathBuf },
@@ -66,8 +79,14 @@ impl Action {
                 Self::Bench(command)
             }
             Command::Demo(args) => Self::Demo(args),
+            Command::Compare(args) => Self::Compare(compare_of(args)?),
+            Command::Report(args) => Self::Report(args),
             Command::Top(args) => Self::Top { socket, delay: delay_of(&args)?, args },
             Command::Explain(args) => explain_of(socket, &args)?,
+            Command::Plan(args) => {
+                args.settings()?;
+                Self::Plan(args)
+            }
             Command::Doctor(DoctorArgs { json, root }) => {
                 Self::Doctor { socket, given: given.is_some(), root, json }
             }
@@ -118,16 +137,23 @@ impl Action {
             Self::Status { socket, json } => status::status(&socket, json),
             Self::Ping { socket, args } => ping::ping(&socket, &args),
             Self::Perf(args) => run_perf(&args),
+            Self::Bench(BenchCommand::All(args)) => run_all(&args),
             Self::Bench(BenchCommand::Quick(args)) => run_quick(&args),
             Self::Bench(BenchCommand::Ring(args)) => run_ring(&args),
             Self::Bench(BenchCommand::Stack(args)) => run_stack(&args),
             Self::Bench(BenchCommand::Sdp(args)) => run_sdp(&args),
             Self::Bench(BenchCommand::Apps(args)) => run_apps(&args),
             Self::Bench(BenchCommand::Kernel(args)) => run_kernel(&args),
+            Self::Bench(BenchCommand::DirectVsTcp(args)) => run_direct(&args),
+            Self::Bench(BenchCommand::Media(args)) => run_media(&args),
+            Self::Bench(BenchCommand::Scale(args)) => run_scale(&args),
             Self::Bench(BenchCommand::Steady(args)) => run_steady(&args),
             Self::Demo(args) => run_demo(&args),
+            Self::Compare(args) => compare::compare(&args),
+            Self::Report(args) => report::report(&args),
             Self::Top { socket, delay, args } => top::top(&socket, delay, &args),
             Self::Explain { socket, pid, fd, json } => explain::explain(&socket, pid, fd, json),
+            Self::Plan(args) => plan::run(&args),
             Self::Doctor { socket, given, root, json } => doctor::doctor(&socket, given, &root, json),
             Self::Hosts { socket, json } => status::hosts(&socket, json),
             Self::Metrics { socket } => status::metrics(&socket),
@@ -142,12 +168,17 @@ impl Action {
 /// Checks what clap cannot.
 fn check(command: &BenchCommand) -> Result<()> {
     match command {
+        BenchCommand::All(args) => args.check(),
         BenchCommand::Quick(args) => args.check(),
         BenchCommand::Steady(args) => args.check(),
         BenchCommand::Apps(args) => args.check(),
-        BenchCommand::Ring(_) | BenchCommand::Stack(_) | BenchCommand::Sdp(_) | BenchCommand::Kernel(_) => {
-            Ok(())
-        }
+        BenchCommand::Ring(_)
+        | BenchCommand::Stack(_)
+        | BenchCommand::Sdp(_)
+        | BenchCommand::Kernel(_)
+        | BenchCommand::Media(_)
+        | BenchCommand::Scale(_)
+        | BenchCommand::DirectVsTcp(_) => Ok(()),
     }
 }
 
@@ -199,14 +230,35 @@ fn up_of(args: UpArgs) -> Result<Options> {
 }
 
 fn cable_kind_of(args: &UpArgs) -> Result<CableKind> {
-    if args.cable_kind == CableKindArg::Posted {
-        let combine = args.in_order.then_some(false);
-        return Ok(CableKind::Posted(Posted { delay_us: args.delay_us, seed: args.seed, combine }));
+    if args.cable_kind == CableKindArg::Posted || args.cable.is_some() {
+        let UpArgs { delay_us, cable: link, seed, .. } = *args;
+        return Ok(CableKind::Posted(Posted {
+            delay_us,
+            link,
+            seed,
+            combine: args.in_order.then_some(false),
+        }));
     }
     if args.delay_us.is_some() || args.seed.is_some() || args.in_order {
-        return Err(exit::usage("--delay-us, --seed and --in-order are for --cable-kind posted".to_owned()));
+        return Err(exit::usage(
+            "--delay-us, --seed and --in-order are for --cable-kind posted; --seed for --cable, too"
+                .to_owned(),
+        ));
     }
     Ok(CableKind::Soft)
+}
+
+fn compare_of(args: CompareArgs) -> Result<CompareArgs> {
+    let CompareArgs { confidence, min, .. } = args;
+    if !(50.0..=99.99).contains(&confidence) {
+        return Err(exit::usage(format!(
+            "--confidence {confidence}: give a percentage from 50 to 99.99, as 95"
+        )));
+    }
+    if !(0.0..=1000.0).contains(&min) {
+        return Err(exit::usage(format!("--min {min}: give a percentage from 0 to 1000, as 2.5")));
+    }
+    Ok(args)
 }
 
 fn delay_of(args: &TopArgs) -> Result<Duration> {
@@ -272,6 +324,18 @@ mod tests {
             (true, true, Some(Resilience::Reset))
         );
         assert!(meaning("crosslane lab up --hosts 7 --topology torus").is_err());
+        let timed = |more: &str| {
+            let words = ["crosslane", "lab", "up", "--cable", "gen3 x4, fibre 10 m"];
+            let words = words.into_iter().chain(more.split_whitespace());
+            Action::of(Crosslane::try_parse_from(words).map_err(|error| exit::usage(error.to_string()))?)
+        };
+        let Ok(Action::LabUp(options)) = timed("--seed 4") else { panic!("not an up") };
+        let link = Some("gen3 x4, fibre 10 m".parse().unwrap());
+        assert_eq!(
+            options.cable_kind,
+            CableKind::Posted(Posted { link, seed: Some(4), ..Posted::default() })
+        );
+        assert!(timed("--delay-us 4").is_err() && timed("--vms").is_err());
         assert!(matches!(
             meaning("crosslane lab mend h1 2 --name x"),
             Ok(Action::LabCable { name, one, other, cut: false, json: false }) if (&*name, &*one, &*other) == ("x", "h1", "2")

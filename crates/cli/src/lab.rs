@@ -1,7 +1,7 @@
 //! `crosslane lab`.
 
-use crate::exit;
 use crate::table::{Table, count};
+use crate::{exit, status};
 use anyhow::Result;
 use crosslane_lab::{Entry, Lab, Options, Place, Preload, State, default_base, enter, list as labs};
 use crosslane_status::Status;
@@ -77,10 +77,18 @@ pub(crate) fn status(name: &str, as_json: bool) -> Result<()> {
         count(state.cables.len(), "cable"),
         lab.folder().display()
     )?;
+    let mut timed = Vec::new();
     let mut table = Table::new("host|address|daemon|links|>sessions|>streams|>other hosts");
     for (host, look) in state.hosts.iter().zip(looks) {
         let daemon = host.daemon.filter(|d| d.alive()).map_or("gone".to_owned(), |d| d.pid.to_string());
         let address = host.address.to_string();
+        for port in look.iter().flat_map(|status| &status.ports) {
+            timed.extend(
+                port.pacing
+                    .as_ref()
+                    .map(|kept| format!("{} {}: {}", host.name, port.name, status::kept(kept))),
+            );
+        }
         match look {
             Ok(status) => table.row([
                 host.name.clone(),
@@ -97,7 +105,9 @@ pub(crate) fn status(name: &str, as_json: bool) -> Result<()> {
             }
         }
     }
-    table.print(&mut out)
+    table.print(&mut out)?;
+    timed.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    Ok(())
 }
 
 fn links(status: &Status) -> String {

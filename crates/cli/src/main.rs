@@ -1,6 +1,7 @@
 //! The crosslane command: `args` parses the command line, `intent` turns it into an action, the other modules run it.
 
 mod args;
+mod compare;
 mod config;
 mod connection;
 mod doctor;
@@ -14,10 +15,13 @@ mod modes;
 mod pages;
 mod picture;
 mod ping;
+mod plan;
+mod report;
 mod run;
 mod screen;
 mod status;
 mod table;
+mod text;
 mod top;
 
 use clap::Parser;

@@ -59,7 +59,11 @@ pub(crate) fn ping(socket: &Path, args: &PingArgs) -> Result<()> {
     Ok(())
 }
 
-fn probe(session: &Session, to: HostId) -> Result<(Option<u64>, u8)> {
+/// Probes a host once: the round trip, ns, if an answer came, and the cables on the way.
+///
+/// # Errors
+/// The daemon is gone, or refuses.
+pub(crate) fn probe(session: &Session, to: HostId) -> Result<(Option<u64>, u8)> {
     match session.request(&Request::Echo { to }, &[])?.0 {
         Reply::Echo { round_trip_ns, hops } => Ok((round_trip_ns, hops)),
         Reply::Error { text } => bail!(text),

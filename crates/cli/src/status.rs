@@ -5,7 +5,9 @@ use crate::screen;
 use crate::table::{Table, list, or_dash, size};
 use anyhow::Result;
 use crosslane_client::session::Session;
-use crosslane_status::{Circuit, Counters, Host, LinkStates, Port, Quota, RefusedStates, Status, Use};
+use crosslane_status::{
+    Circuit, Counters, Host, LinkStates, Pacing, Port, Quota, RefusedStates, Status, Use,
+};
 use crosslane_wire::local::{Reply, Request};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -119,10 +121,16 @@ fn ports_table(ports: &[Port]) -> Table {
             size(port.rx_bytes),
             port.streams.to_string(),
             port.transits.to_string(),
-            port.why.clone().unwrap_or_default(),
+            port.why.clone().or_else(|| port.pacing.as_ref().map(kept)).unwrap_or_default(),
         ]);
     }
     table
+}
+
+/// How well the times of a cable were kept, in a few words.
+pub(crate) fn kept(pacing: &Pacing) -> String {
+    let (cable, late) = (&pacing.cable, 100.0 * pacing.late());
+    if late < 1.0 { format!("as {cable}") } else { format!("as {cable}, too slow: {late:.0} % late") }
 }
 
 fn circuits_table(circuits: &[Circuit]) -> Table {
@@ -225,6 +233,14 @@ pub(crate) fn hosts(socket: &Path, as_json: bool) -> Result<()> {
 mod tests {
     use super::*;
     use crosslane_status::{Holds, Link, Payer, WindowUse};
+
+    #[test]
+    fn status_says_where_a_cable_was_faster_than_this_machine() {
+        let of =
+            |late_bytes| Pacing { cable: "gen1 x1".to_owned(), landed_bytes: 200, late_bytes, worst_us: 3.0 };
+        assert_eq!(kept(&of(1)), "as gen1 x1");
+        assert_eq!(kept(&of(26)), "as gen1 x1, too slow: 13 % late");
+    }
 
     fn printed(table: &Table) -> String {
         let mut out = Vec::new();

@@ -1,10 +1,11 @@
 //! Plain tables of text.
 
+use crate::text;
 use anyhow::Result;
 use std::fmt::Display;
 use std::io::Write;
 
-/// A table that grows by rows; columns are as wide as their widest cell.
+/// A table that grows by rows; columns are as wide as their widest cell. What others wrote into a cell does no harm to a terminal.
 #[derive(Debug)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
@@ -21,7 +22,7 @@ impl Table {
 
     /// Adds a row.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.into());
+        self.rows.push(cells.iter().map(|cell| text::harmless(cell)).collect());
     }
 
     /// Whether there are no rows.
@@ -34,13 +35,12 @@ impl Table {
     /// # Errors
     /// Those of `out`.
     pub(crate) fn print(&self, out: &mut impl Write) -> Result<()> {
-        let width =
-            |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let width = |column: usize| self.rows.iter().map(|row| text::width(&row[column])).max().unwrap_or(0);
         let widths: Vec<usize> = (0..self.right.len()).map(width).collect();
         for row in &self.rows {
             let cell = |(at, text): (usize, &String)| {
-                let width = widths[at];
-                if self.right[at] { format!("{text:>width$}") } else { format!("{text:<width$}") }
+                let gap = " ".repeat(widths[at].saturating_sub(text::width(text)));
+                if self.right[at] { gap + text } else { format!("{text}{gap}") }
             };
             let line = row.iter().enumerate().map(cell).collect::<Vec<_>>().join("  ");
             writeln!(out, "{}", line.trim_end())?;
@@ -101,6 +101,16 @@ mod tests {
         let mut out = Vec::new();
         table.print(&mut out).expect("printed");
         assert_eq!(String::from_utf8(out).expect("text"), "NAME     BYTES\nright        7\nl      1234567\n");
+    }
+
+    #[test]
+    fn table_cells_of_others_are_harmless_and_stay_in_their_columns() {
+        let mut table = Table::new("program|>pid");
+        table.row(["\x1b[2J".into(), "7".into()]);
+        table.row(["端末".into(), "12".into()]);
+        let mut out = Vec::new();
+        table.print(&mut out).expect("printed");
+        assert_eq!(String::from_utf8(out).expect("text"), "PROGRAM  PID\n?[2J       7\n端末      12\n");
     }
 
     #[test]

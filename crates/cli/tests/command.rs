@@ -62,6 +62,50 @@ fn args_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn plan_that_cannot_be_is_refused() {
+    let plan = |args: &[&str], words: &str| {
+        fails(&[&["plan", "--cable", "gen4 x8, mps 256, fibre 10 m"], args].concat(), 2, words);
+    };
+    plan(&["--hosts", "1"], "a plan has 2 to 512");
+    plan(&["--hosts", "513"], "a plan has 2 to 512");
+    plan(&[], "say how many hosts");
+    plan(&["--hosts", "2"], "2 hosts are a pair");
+    plan(&["--hosts", "12", "--topology", "star"], "no topology");
+    plan(&["--hosts", "10", "--topology", "torus-3x4"], "not of 10 hosts");
+    plan(&["--hosts", "7", "--topology", "torus"], "rows and columns");
+    plan(&["--hosts", "20", "--topology", "mesh"], "use a torus");
+    plan(&["--hosts", "4", "--lost-cables", "h1-h3"], "h1 has cables to h2, h4");
+    plan(&["--hosts", "4", "--lost-cables", "h1"], "as h1-h2");
+    plan(&["--hosts", "4", "--forward-rate", "0"], "give GB/s");
+    plan(&["--hosts", "4", "--seed", "1"], "--simulate");
+    fails(&["plan", "--hosts", "4"], 2, "--cable");
+    fails(&["plan", "--hosts", "4", "--cable", "gen4"], 2, "first its generation and lanes");
+    fails(&["plan", "--hosts", "4", "--cable", "gen4 x8", "--out", "/no/such/file"], 1, "cannot write");
+}
+
+#[test]
+fn plan_is_printed_and_written() {
+    let folder = tempfile::tempdir().expect("folder");
+    let file = folder.path().join("plan.json");
+    let path = file.to_str().expect("a path");
+    let args =
+        ["plan", "--topology", "torus-2x3", "--cable", "gen3 x4", "--simulate", "--json", "--out", path];
+    let output = crosslane(&args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&printed["version"], &printed["hosts"]), (&1.into(), &6.into()));
+    let figures = printed["whole"]["figures"].as_array().expect("figures");
+    assert!(
+        figures.iter().all(|figure| figure["simulated"].is_f64() && figure["difference_percent"].is_f64())
+    );
+    let written = std::fs::read_to_string(&file).expect("written");
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&written).expect("JSON"), printed);
+    let table = crosslane(&args[..6]);
+    let text = String::from_utf8_lossy(&table.stdout).into_owned();
+    assert!(text.contains("SIMULATED") && text.contains("6 hosts, torus-2x3, 9 cables"), "{text}");
+}
+
+#[test]
 fn help_of_a_bench_explains_its_columns_and_nothing_internal() {
     let output = crosslane(&["bench", "stack", "--help"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,0 +1,31 @@
+//! The page of keys.
+
+/// Its lines: a key and what it does, or a remark.
+pub(crate) const LINES: &[(&str, &str)] = &[
+    ("F1 h ?", "this page; up and down move it"),
+    ("Tab", "the next table: Streams, Ports, Latency, Switch-overs"),
+    ("up down", "select a row; PgUp PgDn Home End too"),
+    ("F3 /", "search: select the next row that has a text; F3 goes on"),
+    ("F4 \\", "filter: only rows that have a text; a|b is a or b; Esc ends it"),
+    ("F6 < >", "choose the column to sort by"),
+    ("I", "sort the other way round"),
+    ("P M T N", "sort by load, bytes moved, age, number of process"),
+    ("Space", "tag a row; the line of tables sums their rates; U untags all"),
+    ("p Z", "pause: nothing is asked until it is pressed again"),
+    ("+ -", "longer or shorter time between refreshes"),
+    ("z", "forget the round trips measured so far"),
+    ("Ctrl-L", "draw the screen anew"),
+    ("F10 q", "quit; Ctrl-C too"),
+    ("", ""),
+    ("", "Rates are bits a second, out/in: as this host sends and receives."),
+    ("", "Out and In: streams and IP packets of this host's own programs, beside the"),
+    ("", "most of the last minute. Ports carry those of other hosts too."),
+    ("", "Curves are the last minute, all to one scale: that of the busiest port."),
+    ("", "Beside a cable of this host stands what it carries; what others' cables"),
+    ("", "carry is not known here."),
+    ("", "Latency is the round trip from this daemon to that of the other host over"),
+    ("", "the control channel, as `crosslane ping` measures it, once a second while"),
+    ("", "this runs. It is not that of a program's messages, which pass no daemon."),
+    ("", "Switch-overs are found by comparing looks: what passed between two of them"),
+    ("", "is only counted. AGE > is of streams that were there before this began."),
+];
