@@ -8,6 +8,7 @@
 //! * [`package`]: programs that may not be installed: a test is skipped with a line then, and fails in continuous integration.
 //! * [`honest`], [`attacks`]: users who must notice nothing, and programs that do harm.
 //! * [`soak`]: transfers round a ring, compared, while everything is cut and killed.
+//! * [`podman`]: containers of `dist/containers`.
 //! * [`apps`]: the programs that measurements start too, in a lab.
 //! * One module for each other unmodified program: how to start it, and what to ask of it.
 //!
@@ -28,6 +29,7 @@ pub mod openssh;
 pub mod own_calls;
 pub mod package;
 pub mod payload;
+pub mod podman;
 pub mod postgres;
 pub mod program;
 pub mod python;

@@ -2,7 +2,7 @@
 //! between is reset. What arrives is compared.
 
 use crate::{PATIENCE, begun, moved, output, program};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use crosslane_e2e::program::{Program, run};
 use crosslane_e2e::rig::{open_folder, privileges};
 use crosslane_e2e::{WORK, nginx, openssh, package, payload, postgres, wait_for};
@@ -84,15 +84,22 @@ pub(crate) fn curl_goes_on_through_a_reset(lab: &mut Lab, place: &Place) -> Resu
     let config = nginx::set_up(&at, &address, WEB, place.folder.path(), setup)?.display().to_string();
     let mut server = Program::start(&mut program(lab, "h2", &["nginx", "-e", "stderr", "-c", &config])?)?;
     listens(lab, "h2", WEB, &server)?;
-    let script =
-        format!("curl -sS --fail --noproxy '*' --limit-rate 4M http://{address}:{WEB}/file | sha256sum");
+    let file = place.path("file").display().to_string();
+    let fetch =
+        format!("curl -sS --fail --noproxy '*' --limit-rate 4M -o /tmp/got http://{address}:{WEB}/file");
+    let script = format!("{fetch} && sha256sum /tmp/got");
     let before = moved(lab)?;
     let client = begun(lab, "h2", &["sh", "-c", &script], FILE / 16)?;
     lab.mend("h1", "h2")?;
     lab.wait_links(PATIENCE)?;
     lab.kill_host("h3")?;
     let got = client.finish(PATIENCE)?;
-    ensure!(got.text().starts_with(&place.sum), "other bytes came: {}, {}", got.text(), got.errors);
+    if !got.text().starts_with(&place.sum) {
+        // Where they differ: how long it is, how many bytes do, and the first.
+        let differ =
+            format!("wc -c /tmp/got; cmp -l /tmp/got {file} | wc -l; cmp -l /tmp/got {file} | head -n 3");
+        bail!("other bytes came: {}", output(lab, "h1", &["sh", "-c", &differ])?.text());
+    }
     ensure!(moved(lab)? > before, "no stream has moved");
     server.end();
     lab.start_daemon("h3")?;

@@ -12,7 +12,6 @@ use crosslane_e2e::program::{Printed, Program, run};
 use crosslane_e2e::wait_for;
 use crosslane_lab::{Lab, LabError, Machines, Options, Preload};
 use everyday::Place;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long anything may take.
@@ -26,9 +25,6 @@ const TRIES: usize = 8;
 const SENT: u64 = 24 << 20;
 /// Length of the value that goes through redis, bytes.
 const VALUE: usize = 4 << 20;
-
-/// Six machines at once would be too many.
-static ALONE: Mutex<()> = Mutex::new(());
 
 fn up() -> Result<Option<Lab>> {
     let machines = match Machines::find(None) {
@@ -191,22 +187,6 @@ fn machine_rejoins_after_a_reset(lab: &mut Lab) -> Result<()> {
     output(lab, "h3", &["ping", "-c", "3", &address]).map(drop)
 }
 
-#[test]
-fn everyday_programs_between_machines_lose_no_byte() -> Result<()> {
-    let all = ["scp", "sshd", "nginx", "curl"].map(package::need);
-    if all.iter().any(Option::is_none) {
-        return Ok(());
-    }
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let place = Place::new()?;
-    let Some(mut lab) = up()? else { return Ok(()) };
-    everyday::scp_goes_on_through_a_cut(&mut lab, &place).context("scp")?;
-    everyday::curl_goes_on_through_a_reset(&mut lab, &place).context("nginx and curl")?;
-    everyday::pgbench_goes_on_through_a_cut(&mut lab, &place).context("pgbench")?;
-    no_violations(&lab)?;
-    Ok(lab.down()?)
-}
-
 /// Nobody broke the protocol.
 fn no_violations(lab: &Lab) -> Result<()> {
     for host in ["h1", "h2", "h3"] {
@@ -216,12 +196,24 @@ fn no_violations(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// Programs of every day lose no byte by a cut or a reset.
+fn everyday_programs_lose_no_byte(lab: &mut Lab) -> Result<()> {
+    let all = ["scp", "sshd", "nginx", "curl"].map(package::need);
+    if all.iter().any(Option::is_none) {
+        return Ok(());
+    }
+    let place = Place::new()?;
+    everyday::scp_goes_on_through_a_cut(lab, &place).context("scp")?;
+    everyday::curl_goes_on_through_a_reset(lab, &place).context("nginx and curl")?;
+    everyday::pgbench_goes_on_through_a_cut(lab, &place).context("pgbench")
+}
+
+/// One after the other in the same ring: it takes a minute to boot.
 #[test]
-fn machines_in_a_ring_survive_a_cut_and_a_reset() -> Result<()> {
+fn machines_in_a_ring_survive_cuts_and_resets_and_lose_no_byte() -> Result<()> {
     if package::need("iperf3").and(package::need("redis-server")).is_none() {
         return Ok(());
     }
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(mut lab) = up()? else { return Ok(()) };
     programs_run_inside(&lab).context("programs")?;
     programs_have_a_terminal(&lab).context("a terminal")?;
@@ -229,6 +221,7 @@ fn machines_in_a_ring_survive_a_cut_and_a_reset() -> Result<()> {
     redis_keeps_a_value(&lab).context("redis")?;
     iperf3_goes_on_through_a_cut(&mut lab).context("a cut")?;
     machine_rejoins_after_a_reset(&mut lab).context("a reset")?;
+    everyday_programs_lose_no_byte(&mut lab)?;
     no_violations(&lab)?;
     Ok(lab.down()?)
 }

@@ -1,6 +1,7 @@
 //! Unmodified programs between hosts, and inside one: their bytes are compared, and the daemons' counters say that
 //! streams carried them.
 
+mod containers;
 mod database;
 mod ip;
 mod messaging;

@@ -144,7 +144,7 @@ fn netperf_all() -> Result<()> {
 fn bench_apps() -> Result<()> {
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let names = ["memcached", "zeromq-ask"];
-    let words = ["bench", "apps", "--turns", "1", "--seconds", "0.2", "--json", "--only", &names.join(",")];
+    let words = ["bench", "apps", "--runs", "1", "--seconds", "0.2", "--json", "--only", &names.join(",")];
     let said = run(&mut rig.tool("h1", &words)?, WORK)?.text();
     let report: serde_json::Value = serde_json::from_str(&said)?;
     let figures = report["figures"].as_array().map_or(&[][..], Vec::as_slice);

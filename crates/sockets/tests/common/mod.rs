@@ -48,6 +48,12 @@ pub fn build() -> Built {
             "crosslane-malloc",
             "-p",
             "crosslane-node",
+            // Nothing of it is built; dependencies have the features then that they have in a build of all, and are not built once more.
+            "-p",
+            "crosslane-cli",
+            "--lib",
+            "--bin",
+            "crosslaned",
         ])
         .arg("--target-dir")
         .arg(target);

@@ -22,7 +22,7 @@ fn ring() -> Result<Option<Rig>> {
 }
 
 /// What hosts between do with what passes: they hand memory on, or copy as with hardware.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Between {
     Shares,
     Pumps,
