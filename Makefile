@@ -27,8 +27,8 @@ test-vm: build ## the kernel modules: static checks, and tests in virtual machin
 	CROSSLANE_BIN=$(RELEASE) kernel/tests/run.sh
 	kernel/machine/build.sh
 	CROSSLANE_BIN=$$(realpath $(RELEASE)) cargo test --locked -p crosslane-e2e --features machines --test machines
-	$(CROSSLANE) bench kernel --out $(TARGET)/bench-kernel.json
-	$(CROSSLANE) bench stack --machine --runs 1 --out $(TARGET)/bench-stack-machine.json
+	$(CROSSLANE) bench kernel --runs 2 --out $(TARGET)/bench-kernel.json
+	$(CROSSLANE) bench stack --machine --quick --runs 1 --out $(TARGET)/bench-stack-machine.json
 	CROSSLANE_BIN=$(RELEASE) kernel/tests/packages.sh
 
 vm-image: ## the kernel and modules that the machines of `crosslane lab up --vms` boot
@@ -39,14 +39,14 @@ suites: build ## outside test suites without and under the library, compared (ab
 	suites/run.py --smoke --bin $(RELEASE) --out $(TARGET)/suites
 
 bench: packages build ## the figures that the project is held to, also as JSON in target (about half an hour)
-	$(CROSSLANE) bench quick --out $(TARGET)/bench.json
-	$(CROSSLANE) bench ring --out $(TARGET)/bench-ring.json
-	$(CROSSLANE) bench stack --out $(TARGET)/bench-stack.json
-	$(CROSSLANE) bench sdp --out $(TARGET)/bench-sdp.json
+	$(CROSSLANE) bench quick --runs 5 --out $(TARGET)/bench.json
+	$(CROSSLANE) bench ring --runs 3 --out $(TARGET)/bench-ring.json
+	$(CROSSLANE) bench stack --runs 3 --out $(TARGET)/bench-stack.json
+	$(CROSSLANE) bench sdp --runs 3 --out $(TARGET)/bench-sdp.json
 	$(CROSSLANE) perf --protocol scratchpad --out $(TARGET)/bench-scratchpad.json
-	$(CROSSLANE) bench steady --turns 10 --out $(TARGET)/bench-steady.json
+	$(CROSSLANE) bench steady --quick --out $(TARGET)/bench-steady.json
 	scripts/install-packages.sh test
-	$(CROSSLANE) bench apps --turns 3 --out $(TARGET)/bench-apps.json
+	$(CROSSLANE) bench apps --runs 3 --out $(TARGET)/bench-apps.json
 
 deb: build ## Debian packages of the programs and of the kernel modules, in target/deb
 	scripts/deb.sh $(RELEASE) $(TARGET)/deb

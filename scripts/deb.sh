@@ -3,7 +3,7 @@
 #
 #   scripts/deb.sh BIN OUT          BIN: folder of the built programs and libraries; OUT: where the packages go
 #
-# Needs dpkg-dev and binutils; no root. Why so, and not by debhelper: docs/decisions/0044-packages.md
+# Needs cargo, dpkg-dev and binutils; no root. Why so, and not by debhelper: docs/decisions/0044-packages.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [[ $# -ne 2 || ! -x $1/crosslaned ]]; then
@@ -81,6 +81,10 @@ programs() {
     gzip -9n "$root"/usr/share/man/man*/*
     strip --strip-unneeded --remove-section=.comment --remove-section=.note "$root"/usr/bin/* "$root"/usr/lib/crosslane/*.so
     documents crosslane dist/copyright
+    # What it is made of, and the licences of that.
+    cargo xtask sbom "$stage/sbom" >/dev/null
+    install -m 644 "$stage/sbom/sbom.cdx.json" "$root/usr/share/doc/crosslane/sbom.cdx.json"
+    gzip -9n <"$stage/sbom/licences.txt" >"$root/usr/share/doc/crosslane/licences.txt.gz"
     # It is run by `crosslane lab`, not by people.
     mkdir -p "$root/usr/share/lintian/overrides"
     echo "crosslane: no-manual-page [usr/bin/crosslane-keeper]" >"$root/usr/share/lintian/overrides/crosslane"

@@ -27,6 +27,8 @@ demo=(
 test=(
     "${demo[@]}"
     "memcached memcached"
+    "fio fio"
+    "nbdkit nbdkit"
     "apache2 apache2-bin"
     "haproxy haproxy"
     "vsftpd vsftpd"
@@ -47,9 +49,7 @@ test=(
     "ganesha.nfsd nfs-ganesha"
     "/usr/lib/*/ganesha/libfsalvfs.so nfs-ganesha-vfs"
     "nfs-cp libnfs-utils"
-    "nbdkit nbdkit"
     "nbdcopy libnbd-bin"
-    "fio fio"
     "/usr/lib/python3/dist-packages/grpc/__init__.py python3-grpcio"
     "/usr/lib/python3/dist-packages/zmq/__init__.py python3-zmq"
     "/usr/lib/python3/dist-packages/kazoo/__init__.py python3-kazoo"
@@ -65,6 +65,8 @@ test=(
     "mpirun.mpich mpich"
     "/usr/include/liburing.h liburing-dev"
     "musl-gcc musl-tools"
+    "podman podman"
+    "runc runc"
 )
 vm=(
     # An image of the headers' version is downloaded, so that it must be one that the archive still has.

@@ -21,7 +21,9 @@ pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
             _ => bail!("no option {name}: differ [--minutes N | --seconds N] [--seed N]"),
         };
     }
-    test.args(["test", "--locked", "-p", "crosslane-sockets", "--test", "differ", "--", "--nocapture"]);
+    // Of the whole workspace: of one crate alone cargo would choose other features, and build all again.
+    test.args(["test", "--locked", "--workspace", "--exclude", "crosslane-e2e"]);
+    test.args(["--test", "differ", "--", "--nocapture"]);
     let status = test.arg("streams_equal_kernel_tcp").status().context("cargo")?;
     ensure!(status.success(), "streams differ from the kernel's TCP ({status})");
     Ok(())

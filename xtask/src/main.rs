@@ -1,10 +1,11 @@
-//! What cargo does not have: checks of the repository (`cargo xtask deps|circles|lines|unsafe|targets|names|all`), fuzzing, the differential tester and the soak.
+//! What cargo does not have: checks of the repository (`cargo xtask deps|circles|lines|unsafe|targets|names|all`), fuzzing, the differential tester, the soak, and the bill of materials.
 
 mod circles;
 mod deps;
 mod differ;
 mod fuzz;
 mod names;
+mod sbom;
 mod soak;
 mod sources;
 
@@ -25,7 +26,8 @@ usage: cargo xtask TASK
   differ   random socket calls on the kernel's TCP and on streams, all results compared:
            differ [--minutes N | --seconds N] [--seed N]
   soak     transfers round a ring of hosts, all compared, while cables are cut and programs and
-           daemons killed: soak [--minutes N] [--seed S] [--json]";
+           daemons killed: soak [--minutes N] [--seed S] [--json]
+  sbom     what the programs are made of (CycloneDX), and its licences: sbom FOLDER";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -57,6 +59,7 @@ fn run(words: &[String]) -> Result<()> {
         "fuzz" => fuzz::run(root, more.iter().cloned()),
         "differ" => differ::run(root, more),
         "soak" => soak::run(root, more),
+        "sbom" => sbom::run(root, more),
         _ => bail!("no task `{task}`\n{USAGE}"),
     }
 }
