@@ -13,6 +13,8 @@ target=$(mkdir -p "${CARGO_TARGET_DIR:-target}/kernel" && realpath "${CARGO_TARG
 # TCG gives a machine that is slow, and the same everywhere; its processor and its clock are those of a lab's machines
 # (crates/lab/src/machine/qemu.rs says why). One that is alone takes 30 to 130 s; they wait for timers most of that time.
 LIMIT=400 AT_ONCE=2
+# Seconds in which a machine's kernel has started its first program; it takes 5 to 20.
+BOOTED_IN=120
 
 # shellcheck source=kernel/build.sh
 source kernel/build.sh
@@ -77,10 +79,31 @@ start() {
     local name=$1 console=$target/$1.log words=$2
     echo "booting machine $name, at most $LIMIT s; its console: $console"
     shift 2
-    timeout -k 5 "$LIMIT" qemu-system-x86_64 -M q35 -cpu max,erms=off,fsrm=off -accel tcg -smp 2 -m 512 -nographic -no-reboot -nic none \
+    until_booted "$name" "$console" -M q35 -cpu max,erms=off,fsrm=off -accel tcg -smp 2 -m 512 -nographic -no-reboot -nic none \
         -kernel "$target"/image/boot/vmlinuz-* -initrd "$target/initrd.gz" \
-        -append "console=ttyS0 panic=-1 panic_on_warn=1 oops=panic tsc=reliable $words" "$@" </dev/null >"$console" 2>&1 &
+        -append "console=ttyS0 panic=-1 panic_on_warn=1 oops=panic tsc=reliable $words" "$@" &
     machines[$!]=$name
+}
+
+# Runs QEMU with the words $3... and the console $2, in a process of its own. The kernel of an emulated machine stood still once, in the midst of its
+# boot, before any program ran: machine $1 is then booted again, and that is said. Whatever comes later is the machine's result.
+until_booted() {
+    local name=$1 console=$2 machine='' try second
+    shift 2
+    trap 'kill "$machine" 2>/dev/null; wait; exit 143' TERM
+    for try in 1 2 3; do
+        timeout -k 5 "$LIMIT" qemu-system-x86_64 "$@" </dev/null >"$console" 2>&1 &
+        machine=$!
+        for ((second = 0; second < BOOTED_IN; second++)); do
+            if grep -q 'Run /init as init process' "$console" || ! kill -0 "$machine" 2>/dev/null; then
+                wait "$machine"
+                return
+            fi
+            sleep 1
+        done
+        echo "booting machine $name: try $try stood still in the kernel's boot: $(tr -d '\r' <"$console" | tail -n 1)"
+        kill "$machine" && wait "$machine" || true
+    done
 }
 
 # Waits until fewer than $1 machines run. What each that ended said of its tests is added to the sums.
