@@ -199,9 +199,15 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// 2000 cases, or as many as `PROPTEST_CASES` says: each takes seven times as long under a memory checker.
 fn config() -> ProptestConfig {
-    let cases = if cfg!(miri) { 4 } else { 2000 };
-    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+    let default = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    let cases = match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => default.cases,
+        None if cfg!(miri) => 4,
+        None => 2000,
+    };
+    ProptestConfig { cases, ..default }
 }
 
 proptest! {

@@ -16,7 +16,7 @@ if cargo +nightly miri --version >/dev/null 2>&1; then
 fi
 if cargo +nightly --version >/dev/null 2>&1; then
     # The standard library is not instrumented, which the compiler wants to be told is on purpose.
-    RUSTFLAGS="-Zsanitizer=address -Cunsafe-allow-abi-mismatch=sanitizer" CARGO_TARGET_DIR="$folder/address" \
+    RUSTFLAGS="-Zsanitizer=address -Cunsafe-allow-abi-mismatch=sanitizer" CARGO_TARGET_DIR="$folder/address" PROPTEST_CASES=400 \
         cargo +nightly test --quiet --target "$host" $tests
     ran="$ran address-sanitizer"
 elif command -v valgrind >/dev/null; then
