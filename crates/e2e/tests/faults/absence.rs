@@ -91,7 +91,14 @@ fn window_memory_absent_connections_use_tcp() -> Result<()> {
     client.signal(rustix::process::Signal::USR1)?;
     client.finish(WORK)?;
     // With room again there are streams again.
-    echo::client(&rig, Script::Idle, "h1", &python, (&address, port), 1, 0).ok();
+    rig.lab.wait_until("h1", PATIENCE, |status| status.counters.streams_open == 0)?;
+    let opened = rig.lab.status("h1")?.counters.streams_opened;
+    let mut command = Script::Idle.command(&rig, "h1", &python)?;
+    let mut client = Program::start(command.args(["client", &address, &port.to_string(), "1"]))?;
+    client.says("ready")?;
+    ensure!(rig.lab.status("h1")?.counters.streams_opened == opened + 1, "{}", rig.story("h1"));
+    client.signal(rustix::process::Signal::USR1)?;
+    client.finish(WORK)?;
     drop(server);
     measure.gave_back()
 }
