@@ -426,6 +426,9 @@ pub(crate) struct UpArgs {
     /// All traffic goes in one direction round the ring (3 hosts or more)
     #[arg(long)]
     pub(crate) one_way: bool,
+    /// Streams between two hosts go both ways round the ring, not the shortest way only
+    #[arg(long, conflicts_with = "one_way")]
+    pub(crate) all_ways: bool,
     /// Hosts between copy what passes through them, as with hardware, in place of handing memory on
     #[arg(long)]
     pub(crate) pump: bool,

@@ -213,6 +213,7 @@ fn up_of(args: UpArgs) -> Result<Options> {
         ring_max: args.ring_max,
         spin_us: args.spin_us,
         one_way: args.one_way,
+        all_ways: args.all_ways,
         pump: args.pump,
         resilience,
         rules: args.rules,

@@ -17,6 +17,7 @@
 
 use crosslane_wire::control::{Closing, Control, Refusal};
 use crosslane_wire::{ChannelId, Epoch, PortId, SegmentRange};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -87,6 +88,8 @@ pub struct Channels {
     events: VecDeque<(ChannelId, Event)>,
     messages: VecDeque<(PortId, Control)>,
     deadlines: BTreeSet<(Duration, ChannelId)>,
+    /// Number of channels on each port that has any.
+    on: BTreeMap<PortId, usize>,
     last: u64,
 }
 
@@ -300,9 +303,15 @@ impl Channels {
         self.all.len()
     }
 
+    /// Number of channels on the cable at `port`: circuits that lead through it, whoever requested them.
+    pub fn count_on(&self, port: PortId) -> usize {
+        self.on.get(&port).copied().unwrap_or(0)
+    }
+
     fn insert(&mut self, port: PortId, epoch: Epoch, peer: Option<ChannelId>, state: State) -> ChannelId {
         self.last += 1;
         let channel = ChannelId(self.last);
+        *self.on.entry(port).or_default() += 1;
         self.all
             .insert(channel, Channel { port, epoch, peer, state, late: Closing::Abort, far_closed: false });
         channel
@@ -316,6 +325,12 @@ impl Channels {
         if let Some(gone) = self.all.remove(&channel) {
             if let State::Opening(until) = gone.state {
                 self.deadlines.remove(&(until, channel));
+            }
+            if let Entry::Occupied(mut count) = self.on.entry(gone.port) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
             }
             self.events.push_back((channel, Event::Freed(gone)));
         }

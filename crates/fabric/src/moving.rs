@@ -13,9 +13,11 @@ use crate::channel::{self, Contradiction};
 use crate::circuit::{Circuits, Output, Owner, Path};
 use crate::end::{Death, End, Moving, Role, State};
 use crate::links::Links;
+use crate::route::Spread;
 use crate::transit::{BEFORE, BEHIND};
 use crosslane_wire::control::{Closing, GENERATION_MAX, Refusal, Resumption};
 use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, Tuple};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Pause between two tries.
@@ -31,17 +33,35 @@ impl Circuits {
     }
 
     /// Moves up to `most` streams to paths that are shorter than theirs, although their circuits still work; returns
-    /// whether there were that many. Only the connecting side of a stream does this, and only where streams can move.
-    pub fn shorten(&mut self, links: &Links, most: usize) -> bool {
+    /// whether there were that many. Only the connecting side of a stream does this, and only where streams can move. Where longer
+    /// paths are used, too (`spread`), a stream moves if fewer circuits lead through the shortest path's cable than through its own.
+    pub fn shorten(&mut self, links: &Links, spread: Spread, most: usize) -> bool {
         if self.limits.patience.is_zero() {
             return false;
         }
-        let is_longer = |end: &End| links.next_hop(end.far_host()).is_some_and(|best| best.hops < end.hops);
+        let mut load: BTreeMap<PortId, usize> = BTreeMap::new();
+        let mut is_longer = |end: &End, port: PortId| {
+            let Some(best) = links.next_hop(end.far_host()).filter(|best| best.hops < end.hops) else {
+                return false;
+            };
+            let mut load_of = |port| *load.entry(port).or_insert_with(|| self.channels.count_on(port));
+            let (there, here) = (load_of(best.port), load_of(port));
+            let moves = spread == Spread::Shortest || there < here;
+            if moves {
+                load.insert(best.port, there + 1);
+                load.insert(port, here.saturating_sub(1));
+            }
+            moves
+        };
         let longer: Vec<CircuitId> = self
             .ends
             .iter()
-            .filter(|(_, end)| end.role == Role::Client && end.state == State::Open)
-            .filter(|(_, end)| end.moving.is_none() && end.channel().is_some() && is_longer(end))
+            .filter(|(_, end)| end.role == Role::Client && end.state == State::Open && end.moving.is_none())
+            .filter(|(_, end)| {
+                let port =
+                    end.channel().and_then(|channel| self.channels.get(channel)).map(|found| found.port);
+                port.is_some_and(|port| is_longer(end, port))
+            })
             .map(|(circuit, _)| *circuit)
             .take(most)
             .collect();

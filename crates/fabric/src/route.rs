@@ -12,6 +12,16 @@ pub struct Way {
     pub port: PortId,
 }
 
+/// Over which paths a host's circuits are spread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spread {
+    /// The shortest ones; between several of one length the cable with the fewest circuits is chosen.
+    #[default]
+    Shortest,
+    /// All: that whose first cable has the fewest circuits, the shortest of several.
+    All,
+}
+
 /// The graph of the links that both of their hosts declare.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {

@@ -125,6 +125,11 @@ impl Circuits {
         self.pending.values().sum()
     }
 
+    /// Number of circuits that lead through the cable at `port`, whoever requested them.
+    pub fn load_of(&self, port: PortId) -> usize {
+        self.channels.count_on(port)
+    }
+
     /// Number of channels.
     pub fn channel_count(&self) -> usize {
         self.channels.count()

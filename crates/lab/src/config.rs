@@ -38,6 +38,8 @@ struct Daemon<'a> {
     #[serde(skip_serializing_if = "is_false")]
     one_way: bool,
     #[serde(skip_serializing_if = "is_false")]
+    all_ways: bool,
+    #[serde(skip_serializing_if = "is_false")]
     pump: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     resilience: Option<crate::Resilience>,
@@ -95,6 +97,7 @@ pub(crate) fn text(options: &Options, folder: &Path, id: u8, state: &State) -> R
         ring_max: options.ring_max.as_deref(),
         spin_us: options.spin_us,
         one_way: options.one_way,
+        all_ways: options.all_ways,
         pump: options.pump,
         resilience: options.resilience,
         resume_ms: options.machines.as_ref().map(|_| MACHINES_RESUME_MS),
@@ -153,10 +156,13 @@ mod tests {
         assert_ne!(one["seed"], other["seed"]);
 
         (options.one_way, options.pump, options.resilience) = (true, true, Some(crate::Resilience::Reset));
+        assert!(!read(&options, &state).contains_key("all_ways"));
+        options.all_ways = true;
         // Cable 3 reaches it from the other side: that host switches it off.
         state.cut = vec![1, 3];
         let changed = read(&options, &state);
         assert_eq!(changed["one_way"].as_bool(), Some(true));
+        assert_eq!(changed["all_ways"].as_bool(), Some(true));
         assert_eq!(changed["pump"].as_bool(), Some(true));
         assert_eq!(changed["resilience"].as_str(), Some("reset"));
         assert_eq!(changed["port"][0]["cut"].as_bool(), Some(true));

@@ -109,6 +109,8 @@ pub struct Options {
     pub spin_us: Option<u32>,
     /// Whether all traffic goes in one direction round the ring, as the daemon's `one_way`.
     pub one_way: bool,
+    /// Whether streams are spread over all ways, as the daemon's `all_ways`.
+    pub all_ways: bool,
     /// Whether hosts between copy (pump) where they could hand segments on, as the daemon's `pump`.
     pub pump: bool,
     /// As the daemon's `resilience`; `None` for its default.
@@ -146,6 +148,7 @@ impl Options {
             ring_max: None,
             spin_us: None,
             one_way: false,
+            all_ways: false,
             pump: false,
             resilience: None,
             rules: Vec::new(),
@@ -186,6 +189,8 @@ impl Options {
             "--one-way: not every host would reach every other; it takes a ring of 3 hosts or more, or a torus \
              whose rows and columns have as many"
                 .to_owned()
+        } else if self.one_way && self.all_ways {
+            "--all-ways: with --one-way there is one way only: leave one of them out".to_owned()
         } else if let Some(machines) = &self.machines {
             return self.check_machines(machines);
         } else {

@@ -83,6 +83,8 @@ pub struct Config {
     pub resume: Duration,
     /// Circuits and packets leave by ports of side `a` only.
     pub one_way: bool,
+    /// Circuits that this host requests are spread over all paths, not over the shortest only.
+    pub all_ways: bool,
     /// Whether circuits through this host are pumped also where its cables are memory of this machine.
     pub pump: bool,
     /// How the offload engine works for those who want it.

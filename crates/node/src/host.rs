@@ -26,6 +26,7 @@ use crate::transit_wakes::TransitWakes;
 use crate::tun::Tun;
 use crate::waiters::Waiters;
 use crosslane_fabric::circuit::{Death, Limits, Scope};
+use crosslane_fabric::route::Spread;
 use crosslane_passing::Foreign;
 use crosslane_policy::Policy;
 use crosslane_wire::local::Reply;
@@ -118,6 +119,9 @@ impl Host {
         policy.report_reach();
         if config.one_way {
             policy.links.go_one_way(cables.iter().filter(|cable| cable.config.listens).map(|cable| cable.id));
+        }
+        if config.all_ways {
+            policy.spread_over(Spread::All);
         }
         let windows = cables.iter().map(|cable| (Kind::Window(cable.id), cable.window().circuits_bytes()));
         let ledger = Ledger::new(config.quota.clone(), descriptor_limit(), windows);

@@ -4,6 +4,7 @@ mod support;
 
 use crosslane_wire::HostId;
 use crosslane_wire::local::{Reply, Request};
+use support::joined::{Joined, join, ring};
 use support::*;
 
 fn echo(lab: &Lab, from: usize, to: u16) -> (Option<u64>, u8) {
@@ -52,6 +53,44 @@ fn chain_passes_echoes_on() {
     let (time, hops) = echo(&lab, 1, 3);
     assert!(time.is_some());
     assert_eq!(hops, 2);
+}
+
+/// Cables that each stream of host 1 leads over, the fewest first.
+fn hops(lab: &Lab) -> Vec<u64> {
+    let status = lab.status(1);
+    let circuits = status["circuits"].as_array().unwrap();
+    let mut hops: Vec<u64> = circuits.iter().map(|it| it["hops"].as_u64().unwrap()).collect();
+    hops.sort_unstable();
+    hops
+}
+
+fn streams(lab: &Lab, to: usize, count: usize) -> Vec<Joined> {
+    std::iter::repeat_with(|| join(lab, to)).take(count).collect()
+}
+
+#[test]
+fn streams_are_spread_over_ways_of_one_length() {
+    let lab = ring(4, "");
+    let transits = |host| lab.status(host)["counters"]["transits"].as_u64();
+    let joined = streams(&lab, 3, 4);
+    assert_eq!((transits(2), transits(4)), (Some(2), Some(2)));
+    // A shorter way is better than an empty one.
+    let near = streams(&lab, 2, 2);
+    assert_eq!(hops(&lab), [1, 1, 2, 2, 2, 2]);
+    drop((joined, near));
+    (1..=4).for_each(|host| lab.wait_idle(host));
+    // What is gone does not count.
+    let _one = join(&lab, 3);
+    let _other = join(&lab, 3);
+    assert_eq!((transits(2), transits(4)), (Some(1), Some(1)));
+}
+
+#[test]
+fn streams_take_all_ways_where_that_is_wanted() {
+    let lab = ring(3, "all_ways = true");
+    let _joined = streams(&lab, 2, 4);
+    assert_eq!(hops(&lab), [1, 1, 2, 2]);
+    assert_eq!(lab.status(3)["counters"]["transits"], 2);
 }
 
 fn link(status: &serde_json::Value, port: &str) -> String {

@@ -13,6 +13,7 @@ use crate::resources::{Purpose, Resources, Ring, Size};
 use crate::{EndState, Output, Policy};
 use crosslane_fabric::channel;
 use crosslane_fabric::circuit::Path;
+use crosslane_fabric::route::Spread;
 use crosslane_wire::control::{Control, Refusal, Resumption};
 use crosslane_wire::local::Plain;
 use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, Tuple};
@@ -67,30 +68,26 @@ impl Policy {
         Ok(circuit)
     }
 
-    /// The shortest path to a host that does not begin at one of these ports. A neighbour that has owed an answer for too
-    /// long is not asked.
+    /// The path to a host for a new circuit, of those that do not begin at one of these ports: of the shortest, or of all where
+    /// they are used, that whose first cable has the fewest circuits. A neighbour that has owed an answer for too long is not asked.
     pub(crate) fn path_to(
-        &mut self,
+        &self,
         host: HostId,
         tried: &[PortId],
         now: Duration,
     ) -> Result<(Path, Vec<HostId>), Refusal> {
-        let paths: Vec<_> = self.links.paths(host).collect();
-        let mut why = Refusal::NoRoute;
-        for (way, route) in paths {
-            if tried.contains(&way.port) {
-                continue;
-            }
-            if self.is_late(way.port, now) {
-                why = Refusal::Timeout;
-                continue;
-            }
-            if let Some(agreement) = self.agreement(way.port) {
-                let epoch = agreement.epoch;
-                return Ok((Path { port: way.port, epoch, hops: way.hops, pumps: 0 }, route));
-            }
-        }
-        Err(why)
+        let paths: Vec<_> = self.links.paths(host).filter(|(way, _)| !tried.contains(&way.port)).collect();
+        let owed = paths.iter().any(|(way, _)| self.is_late(way.port, now));
+        let usable = paths.into_iter().filter_map(|(way, route)| {
+            let epoch = self.agreement(way.port).filter(|_| !self.is_late(way.port, now))?.epoch;
+            Some((Path { port: way.port, epoch, hops: way.hops, pumps: 0 }, route))
+        });
+        let cost = |path: &Path| {
+            let first = if self.ways.spread == Spread::All { 0 } else { path.hops };
+            (first, self.circuits.load_of(path.port), path.hops, path.port)
+        };
+        let why = if owed { Refusal::Timeout } else { Refusal::NoRoute };
+        usable.min_by_key(|(path, _)| cost(path)).ok_or(why)
     }
 
     /// Sends `Open` for an end's new channel.

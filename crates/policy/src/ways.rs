@@ -1,6 +1,7 @@
 //! The cables in use: those that stay up, and whose far daemon answers. Moves streams back to shorter paths.
 
 use crate::{Notice, Output, Policy};
+use crosslane_fabric::route::Spread;
 use crosslane_wire::PortId;
 use crosslane_wire::control::Control;
 use std::time::Duration;
@@ -27,6 +28,8 @@ pub(crate) struct Ways {
     pub(crate) relies: bool,
     /// Whether to compute changes of paths although no stream here could use them.
     reports: bool,
+    /// Over which paths the circuits that this host requests are spread.
+    pub(crate) spread: Spread,
 }
 
 impl Policy {
@@ -34,6 +37,11 @@ impl Policy {
     /// paths is the most expensive work of a host.
     pub fn report_reach(&mut self) {
         self.ways.reports = true;
+    }
+
+    /// Spreads the circuits that this host requests from now on over these paths.
+    pub fn spread_over(&mut self, spread: Spread) {
+        self.ways.spread = spread;
     }
 
     /// A message of the neighbour at `port` has arrived.
@@ -110,7 +118,7 @@ impl Policy {
     }
 
     fn shorten_ways(&mut self, now: Duration) {
-        if self.circuits.shorten(&self.links, BATCH) {
+        if self.circuits.shorten(&self.links, self.ways.spread, BATCH) {
             self.ways.shorten_at = Some(now + BATCH_PAUSE);
         }
     }

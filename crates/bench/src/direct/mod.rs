@@ -2,6 +2,7 @@
 //! the kernel's TCP without any cable, each beside what the cable can give at most: does bandwidth grow with lanes?
 
 pub mod args;
+mod several;
 mod stores;
 mod traffic;
 
@@ -10,6 +11,7 @@ use crate::frame::{Experiment, Taken};
 use anyhow::Result;
 use crosslane_pcie::{Cable, Limits};
 use indicatif::ProgressBar;
+use several::SEVERAL;
 use std::time::Duration;
 
 /// The cables that are measured if none is named: lanes at one rate, then rates at four lanes.
@@ -55,7 +57,7 @@ impl Plan {
     }
 }
 
-/// The experiment: a step for each cable's stores, and one for programs.
+/// The experiment: a step for each cable's stores, one for programs, and those over several cables.
 #[derive(Debug)]
 pub struct DirectVsTcp {
     plan: Plan,
@@ -65,6 +67,12 @@ impl DirectVsTcp {
     /// Of this plan.
     pub fn new(plan: Plan) -> Self {
         Self { plan }
+    }
+
+    /// The cable that several hosts are joined by: with the least rate, since this machine is to pace several at once.
+    fn narrowest(&self) -> Option<Cable> {
+        let rate = |cable: &&Cable| Limits(cable).raw();
+        self.plan.cables.iter().filter(|_| self.plan.programs).min_by_key(rate).copied()
     }
 
     fn stores(&self, cable: Cable) -> Result<Vec<Figure>> {
@@ -97,11 +105,17 @@ impl Experiment for DirectVsTcp {
             let programs = self.plan.programs.then(|| format!("programs over {cable}"));
             [Some(format!("stores over {cable}")), programs].into_iter().flatten()
         };
-        self.plan.cables.iter().flat_map(both).collect()
+        let cables = self.plan.cables.iter().flat_map(both);
+        let several = self.narrowest().into_iter().flat_map(|cable| SEVERAL.map(|it| it.step(&cable)));
+        cables.chain(several).collect()
     }
 
     fn take(&mut self, step: usize, progress: &ProgressBar) -> Result<Taken> {
         let each = if self.plan.programs { 2 } else { 1 };
+        if let (Some(more), Some(cable)) = (step.checked_sub(each * self.plan.cables.len()), self.narrowest())
+        {
+            return Ok(SEVERAL[more].measure(cable, &self.plan, progress)?.into());
+        }
         let cable = self.plan.cables[step / each];
         if step.is_multiple_of(each) {
             return Ok(self.stores(cable)?.into());
@@ -170,12 +184,12 @@ mod tests {
             let plan = Plan { cables: Plan::cables(quick), runs: 3, seconds: 1, programs: true };
             assert_eq!(plan.cables.len(), count, "all can be read");
             let mut steps = DirectVsTcp::new(plan.clone()).steps();
-            assert_eq!(steps.len(), 2 * plan.cables.len());
+            assert_eq!(steps.len(), 2 * plan.cables.len() + SEVERAL.len());
             let stores = Plan { programs: false, ..plan.clone() };
             assert_eq!(DirectVsTcp::new(stores).steps().len(), plan.cables.len());
             steps.sort();
             steps.dedup();
-            assert_eq!(steps.len(), 2 * plan.cables.len());
+            assert_eq!(steps.len(), 2 * plan.cables.len() + SEVERAL.len());
         }
     }
 

@@ -6,7 +6,7 @@ use crate::figure::{Figure, Sample, Unit};
 use crate::place::{self, InLab, PLAIN_IP, VETH};
 use crate::program::{Effort, IPERF3, Program, SOCKPERF};
 use anyhow::Result;
-use crosslane_lab::{CableKind, Lab, Posted};
+use crosslane_lab::{CableKind, Lab, Options, Posted};
 use crosslane_pcie::Cable;
 use indicatif::ProgressBar;
 
@@ -29,31 +29,38 @@ pub(super) struct Carried {
 /// # Errors
 /// The lab does not come up.
 pub(super) fn measure(cable: Cable, plan: &Plan, progress: &ProgressBar) -> Result<Carried> {
-    let link = CableKind::Posted(Posted { link: Some(cable), ..Posted::default() });
-    let lab = place::up(&crosslane_lab::Options { cable_kind: link, ..place::pair("direct") })?;
+    let lab = place::up(&Options { cable_kind: timed(cable), ..place::pair("direct") })?;
     let [sockets, kernel] = InLab::between(&lab, "h1", "h2")?;
     let [ip, _] = InLab::plain(&lab)?;
     let places = [sockets, ip, kernel];
     let rates = runs(&IPERF3, &places, (plan, progress));
-    let late = late(&lab);
+    let late = late(&lab, &["h1", "h2"]);
     let times = runs(&SOCKPERF, &places, (plan, progress));
     place::down(lab)?;
     Ok(Carried { rates, times, late })
 }
 
-fn runs(program: &Program, places: &[InLab<'_>], (plan, progress): (&Plan, &ProgressBar)) -> Vec<Outcome> {
+/// Cables of this kind.
+pub(super) fn timed(cable: Cable) -> CableKind {
+    CableKind::Posted(Posted { link: Some(cable), ..Posted::default() })
+}
+
+/// What the program reached at each place.
+pub(super) fn runs(
+    program: &Program,
+    places: &[InLab<'_>],
+    (plan, progress): (&Plan, &ProgressBar),
+) -> Vec<Outcome> {
     let effort = if plan.seconds > 1 { Effort::Long } else { Effort::Short };
     let setting = Setting { runs: plan.runs, effort, bars: false, remark: String::new() };
     by_turns(program, places, &setting, progress)
 }
 
-/// Part of the bytes that landed late at the end that was worse.
-fn late(lab: &Lab) -> f64 {
-    let of = |host| {
-        let ports = lab.status(host).unwrap_or_default().ports;
-        ports.iter().filter_map(|port| Some(port.pacing.as_ref()?.late())).fold(0.0, f64::max)
-    };
-    f64::max(of("h1"), of("h2"))
+/// Part of the bytes that landed late at the port of these hosts that was worst.
+pub(super) fn late(lab: &Lab, hosts: &[&str]) -> f64 {
+    let ports = |host: &&str| lab.status(host).unwrap_or_default().ports;
+    let ports = hosts.iter().flat_map(ports);
+    ports.filter_map(|port| Some(port.pacing.as_ref()?.late())).fold(0.0, f64::max)
 }
 
 impl Carried {
@@ -62,7 +69,6 @@ impl Carried {
         let case = cable.to_string();
         let rate = |at: usize| Some(column(&self.rates, at, 0)?.scaled(1000.0 / 8.0));
         let time = |at: usize| Some(column(&self.times, at, MEDIAN)?.scaled(0.5));
-        let why = |outcomes: &[Outcome], at: usize| outcomes.get(at)?.as_ref().err().cloned();
         let sockets =
             Figure::new(SOCKETS, &case, Unit::MegabytesPerSecond, rate(0)).against(LIMIT, limit(cable));
         let sockets = if self.late > LATE { sockets } else { sockets.bar(LIMIT, SOCKETS_BAR, None) };
@@ -76,7 +82,13 @@ impl Carried {
     }
 }
 
-fn column(outcomes: &[Outcome], at: usize, metric: usize) -> Option<Sample> {
+/// Why there are no runs at this place.
+pub(super) fn why(outcomes: &[Outcome], at: usize) -> Option<String> {
+    outcomes.get(at)?.as_ref().err().cloned()
+}
+
+/// The runs of a metric at this place.
+pub(super) fn column(outcomes: &[Outcome], at: usize, metric: usize) -> Option<Sample> {
     let runs = outcomes.get(at)?.as_ref().ok()?;
     Sample::new(runs.columns.get(metric)?.clone())
 }

@@ -1,7 +1,7 @@
 //! iperf3: one stream, writes of 128 KB.
 
 use super::process::{Server, run};
-use super::{Metric, Program};
+use super::{Effort, Metric, Place, Program};
 use crate::figure::Unit;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -20,15 +20,18 @@ pub const IPERF3: Program = Program {
         command.args(["-s", "-p", &port.to_string()]);
         Server::start(command, port)
     },
-    measure: |place, port, effort| {
-        let seconds = effort.seconds();
-        let mut command = place.client("iperf3")?;
-        command.args(["-c", &place.address().to_string(), "-p", &port.to_string()]);
-        command.args(["-t", &seconds.to_string(), "-l", "128K", "-J"]);
-        let out = run(command, Duration::from_secs(u64::from(seconds) + 15))?;
-        Ok(vec![parse(&out)?])
-    },
+    measure: |place, port, effort| measure(place, port, effort, &[]),
 };
+
+/// One run with the options `more`, writes of 128 KB: Gb/s of all its streams.
+pub(crate) fn measure(place: &dyn Place, port: u16, effort: Effort, more: &[&str]) -> Result<Vec<f64>> {
+    let seconds = effort.seconds();
+    let mut command = place.client("iperf3")?;
+    command.args(["-c", &place.address().to_string(), "-p", &port.to_string()]);
+    command.args(["-t", &seconds.to_string(), "-l", "128K", "-J"]).args(more);
+    let out = run(command, Duration::from_secs(u64::from(seconds) + 15))?;
+    Ok(vec![parse(&out)?])
+}
 
 /// Gb/s as the receiver saw them.
 pub(crate) fn parse(out: &str) -> Result<f64> {

@@ -3,6 +3,7 @@
 mod transit;
 
 use crosslane_fabric::circuit::{Death, Far, Limits, Output, Path, Role, Scope, State};
+use crosslane_fabric::route::Spread;
 use crosslane_fabric::{Circuits, Links};
 use crosslane_wire::control::{Closing, Control, GENERATION_MAX, Refusal, Resumption};
 use crosslane_wire::{ChannelId, CircuitId, Epoch, HostId, PortId, SegmentRange, Tuple};
@@ -308,10 +309,30 @@ fn shorter_way_is_taken_by_movable_streams_and_costs_others_nothing() {
         pair.carry();
         let mut links = Links::new(HostId(1), 1);
         links.handle_cable_up(PORT, HostId(2));
-        pair.hosts[0].shorten(&links, 8);
+        pair.hosts[0].shorten(&links, Spread::Shortest, 8);
         pair.carry();
         let moves = pair.hosts[0].get(client).unwrap().moving.is_some();
         assert_eq!((moves, pair.died(0)), (!patience.is_zero(), vec![]));
+    }
+}
+
+#[test]
+fn shorter_way_is_left_to_others_where_all_are_used_and_it_has_as_many() {
+    let mut pair = Pair::new(PATIENCE);
+    let host = &mut pair.hosts[0];
+    let long = Path { port: PortId(PORT.0 + 1), hops: 2, ..PATH };
+    let (_, asking) = host.dial(tuple(1000), SECRET, HostId(2), PATH, LATE);
+    let (client, asking_by_long) = host.dial(tuple(1001), SECRET + 1, HostId(2), long, LATE);
+    host.handle_message(long.port, opened(asking_by_long, ChannelId(7), 1, 0)).unwrap();
+    while host.poll_output().is_some() {}
+    let mut links = Links::new(HostId(1), 1);
+    links.handle_cable_up(PORT, HostId(2));
+    for (loads, moves) in [([1, 1], false), ([0, 1], true)] {
+        assert_eq!([PORT, long.port].map(|port| host.load_of(port)), loads);
+        host.shorten(&links, Spread::All, 8);
+        assert_eq!(host.get(client).unwrap().moving.is_some(), moves);
+        let _ = host.handle_message(PORT, refused(asking, Refusal::NoRoute));
+        while host.poll_output().is_some() {}
     }
 }
 

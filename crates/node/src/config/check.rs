@@ -179,6 +179,16 @@ pub(super) fn check_offload_copy(name: &str) -> Result<Choice, ConfigError> {
     }
 }
 
+pub(super) fn check_all_ways(all_ways: bool, one_way: bool) -> Result<bool, ConfigError> {
+    if all_ways && one_way {
+        return Err(value(
+            "all_ways",
+            "with `one_way` there is one way only: leave one of them out".to_owned(),
+        ));
+    }
+    Ok(all_ways)
+}
+
 pub(super) fn check_resume(resilience: &str, ms: i64) -> Result<Duration, ConfigError> {
     let wait = u64::try_from(ms).ok().filter(|ms| (100..=600_000).contains(ms));
     let wait = wait.ok_or_else(|| value("resume_ms", format!("{ms} is not between 100 and 600000")))?;

@@ -1,9 +1,9 @@
 //! The configuration file as it is written.
 
 use super::check::{
-    check_distinct, check_file, check_group, check_interface, check_metrics, check_mtu, check_networks,
-    check_offload_copy, check_offload_cpus, check_queues, check_resume, check_ring_max, check_rules,
-    check_socket, check_spin, check_subnet, parse_size, value,
+    check_all_ways, check_distinct, check_file, check_group, check_interface, check_metrics, check_mtu,
+    check_networks, check_offload_copy, check_offload_cpus, check_queues, check_resume, check_ring_max,
+    check_rules, check_socket, check_spin, check_subnet, parse_size, value,
 };
 use super::port::{RawKind, RawPort};
 use super::quota::RawQuota;
@@ -48,6 +48,8 @@ pub(super) struct RawConfig {
     resume_ms: i64,
     #[serde(default)]
     one_way: bool,
+    #[serde(default)]
+    all_ways: bool,
     #[serde(default)]
     pump: bool,
     #[serde(default)]
@@ -138,6 +140,7 @@ impl RawConfig {
             spin_us: check_spin(self.spin_us.unwrap_or_else(|| default_spin_us(&ports)))?,
             resume: check_resume(&self.resilience, self.resume_ms)?,
             one_way: self.one_way,
+            all_ways: check_all_ways(self.all_ways, self.one_way)?,
             pump: self.pump,
             offload: Settings {
                 processors: self.offload_cpus.as_deref().map(check_offload_cpus).transpose()?,

@@ -5,6 +5,7 @@ use crate::memory::ring_at;
 use crate::pump::Passage;
 use crate::world::{Event, World};
 use crosslane_fabric::circuit::{Death, Limits, Role};
+use crosslane_fabric::route::Spread;
 use crosslane_fabric::setup::Agreement;
 use crosslane_policy::{Notice, Output, Policy};
 use crosslane_wire::control::Control;
@@ -80,10 +81,13 @@ impl Host {
     }
 }
 
-/// What a host decides by, of which nothing is known yet.
+/// What a host decides by, of which nothing is known yet. Each third host uses longer ways, too.
 pub(crate) fn policy_of(id: HostId, incarnation: u64) -> Policy {
     let mut policy = Policy::new(id, incarnation, Limits { pending: PENDING, patience: PATIENCE });
     policy.links.allow_hosts(HIGHEST);
+    if id.0.is_multiple_of(3) {
+        policy.spread_over(Spread::All);
+    }
     policy
 }
 

@@ -1,0 +1,126 @@
+//! Streams over several timed cables: one after the other, and both ways round a ring at once.
+
+use super::{LATE, LIMIT, Plan, limit, traffic};
+use crate::compare::Outcome;
+use crate::figure::{Figure, Sample, Unit};
+use crate::place::{self, InLab};
+use crate::program::{IPERF3, Program, iperf3};
+use anyhow::Result;
+use crosslane_lab::{Lab, Options, Topology};
+use crosslane_pcie::Cable;
+use indicatif::ProgressBar;
+
+/// What is measured over one kind of cable, each a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Several {
+    /// One stream through this many cables in a row.
+    InARow(u8),
+    /// Two streams between neighbours in a ring of three, by both ways round, beside two by the shortest.
+    BothWays,
+}
+
+/// All of them.
+pub(super) const SEVERAL: [Several; 3] = [Several::InARow(2), Several::InARow(3), Several::BothWays];
+
+/// Hosts of the longest row.
+const HOSTS: [&str; 4] = ["h1", "h2", "h3", "h4"];
+const IN_A_ROW: &str = "sockets through cables in a row: iperf3, 128 KB";
+const BOTH_WAYS: &str = "sockets, both ways round a ring: iperf3, two streams";
+const SHORTEST: &str = "two streams, shortest way";
+/// Least part of the limit through several cables.
+const ROW_BAR: f64 = 0.85;
+/// Least gain by a second way.
+const WAYS_BAR: f64 = 1.8;
+
+/// Two streams at once; the connection by which iperf3 agrees with its server is made before them.
+const IPERF3_TWO: Program =
+    Program { measure: |place, port, effort| iperf3::measure(place, port, effort, &["-P", "2"]), ..IPERF3 };
+
+impl Several {
+    /// The step's name.
+    pub(super) fn step(self, cable: &Cable) -> String {
+        match self {
+            Self::InARow(count) => format!("programs through {count} cables {cable}"),
+            Self::BothWays => format!("programs both ways round three cables {cable}"),
+        }
+    }
+
+    /// Brings hosts up that such cables join, and runs the program by turns.
+    ///
+    /// # Errors
+    /// A lab does not come up.
+    pub(super) fn measure(self, cable: Cable, plan: &Plan, progress: &ProgressBar) -> Result<Vec<Figure>> {
+        match self {
+            Self::InARow(count) => in_a_row(usize::from(count), cable, plan, progress),
+            Self::BothWays => both_ways(cable, plan, progress),
+        }
+    }
+}
+
+fn in_a_row(count: usize, cable: Cable, plan: &Plan, progress: &ProgressBar) -> Result<Vec<Figure>> {
+    let hosts = &HOSTS[..=count];
+    let lab = up(cable, hosts, Options { topology: Topology::Chain, ..place::pair("row") })?;
+    let [sockets, _] = InLab::between(&lab, hosts[0], hosts[count])?;
+    let rates = traffic::runs(&IPERF3, &[sockets], (plan, progress));
+    let late = traffic::late(&lab, hosts);
+    place::down(lab)?;
+    Ok(vec![row_figure(count, &cable, &rates, late)])
+}
+
+fn row_figure(count: usize, cable: &Cable, rates: &[Outcome], late: f64) -> Figure {
+    let figure =
+        Figure::new(IN_A_ROW, format!("{count} x {cable}"), Unit::MegabytesPerSecond, rate(rates, 0));
+    let figure = figure.against(LIMIT, limit(cable)).without(traffic::why(rates, 0));
+    if late > LATE { figure } else { figure.bar(LIMIT, ROW_BAR, None) }
+}
+
+fn both_ways(cable: Cable, plan: &Plan, progress: &ProgressBar) -> Result<Vec<Figure>> {
+    let hosts = &HOSTS[..3];
+    let ring = |name, all_ways| {
+        up(cable, hosts, Options { topology: Topology::Ring, all_ways, ..place::pair(name) })
+    };
+    let (all, shortest) = (ring("ways", true)?, ring("way", false)?);
+    let [by_all, _] = InLab::between(&all, "h1", "h2")?;
+    let [by_shortest, _] = InLab::between(&shortest, "h1", "h2")?;
+    let rates = traffic::runs(&IPERF3_TWO, &[by_all, by_shortest], (plan, progress));
+    let late = traffic::late(&all, hosts).max(traffic::late(&shortest, hosts));
+    place::down(all)?;
+    place::down(shortest)?;
+    Ok(vec![ways_figure(&cable, &rates, late)])
+}
+
+fn ways_figure(cable: &Cable, rates: &[Outcome], late: f64) -> Figure {
+    let figure = Figure::new(BOTH_WAYS, cable.to_string(), Unit::MegabytesPerSecond, rate(rates, 0));
+    let figure = figure.against(SHORTEST, rate(rates, 1)).against(LIMIT, limit(cable)).by_turns();
+    let figure = figure.without(traffic::why(rates, 0));
+    if late > LATE { figure } else { figure.bar(SHORTEST, WAYS_BAR, None) }
+}
+
+/// A lab of these hosts, joined by such cables.
+fn up(cable: Cable, hosts: &[&str], options: Options) -> Result<Lab> {
+    let hosts = u8::try_from(hosts.len())?;
+    place::up(&Options { hosts, cable_kind: traffic::timed(cable), ..options })
+}
+
+/// MB (10^6) a second.
+fn rate(rates: &[Outcome], at: usize) -> Option<Sample> {
+    Some(traffic::column(rates, at, 0)?.scaled(1000.0 / 8.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::Runs;
+
+    #[test]
+    fn direct_several_cables_are_held_against_one() {
+        let cable: Cable = "gen1 x1".parse().unwrap();
+        let most = limit(&cable).unwrap().median;
+        let part = |part: f64| Ok(Runs { columns: vec![vec![part * most * 8.0 / 1000.0]], steal: 0.0 });
+        let row = |share, late| row_figure(2, &cable, &[part(share)], late).meets_bar();
+        assert_eq!([row(0.86, 0.0), row(0.84, 0.0), row(0.84, 0.2)], [Some(true), Some(false), None]);
+        let ways = |share, late| ways_figure(&cable, &[part(share), part(0.9)], late).meets_bar();
+        assert_eq!([ways(1.7, 0.0), ways(1.5, 0.0), ways(1.5, 0.2)], [Some(true), Some(false), None]);
+        assert!(row_figure(3, &cable, &[Err("it ended".to_owned())], 0.0).median().is_none());
+    }
+}
