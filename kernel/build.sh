@@ -39,10 +39,10 @@ build_stock() {
     rm -rf "$folder"
     mkdir -p "$folder"
     tar xf "$archive" -C "$folder" --strip-components=2 "$source/drivers/ntb" "$source/drivers/net/ntb_netdev.c" || return
-    make -C "$build" M="$folder/ntb" CONFIG_NTB=m CONFIG_NTB_MSI=y CONFIG_NTB_TRANSPORT=m CONFIG_NTB_PERF=m \
+    make -j "$(nproc)" -C "$build" M="$folder/ntb" CONFIG_NTB=m CONFIG_NTB_MSI=y CONFIG_NTB_TRANSPORT=m CONFIG_NTB_PERF=m \
         CONFIG_NTB_TOOL=m CONFIG_NTB_PINGPONG=m KCFLAGS="-DCONFIG_NTB_MODULE=1 -DCONFIG_NTB_MSI=1 $flags" modules || return
     echo "obj-m := ntb_netdev.o" >"$folder/net/Kbuild"
-    make -C "$build" M="$folder/net" KBUILD_EXTRA_SYMBOLS="$folder/ntb/Module.symvers" KCFLAGS="-DCONFIG_NTB_MODULE=1 $flags" modules
+    make -j "$(nproc)" -C "$build" M="$folder/net" KBUILD_EXTRA_SYMBOLS="$folder/ntb/Module.symvers" KCFLAGS="-DCONFIG_NTB_MODULE=1 $flags" modules
 }
 
 # Of the kernel's source what is used here, in an archive as Debian's, whose path `archive` is set to: the whole of it is 140 MB.
@@ -69,7 +69,7 @@ stock() {
 ours() {
     rm -rf "$target/ours"
     cp -r kernel "$target/ours"
-    make -C "$target/ours" KDIR="/lib/modules/$version/build" STOCK="$target/stock/ntb" KCFLAGS=-Werror modules
+    make -j "$(nproc)" -C "$target/ours" KDIR="/lib/modules/$version/build" STOCK="$target/stock/ntb" KCFLAGS=-Werror modules
 }
 
 # Downloads and builds all of it, for the newest kernel whose headers are installed; sets `version`.

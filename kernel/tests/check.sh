@@ -54,7 +54,7 @@ build_strictly() {
     local headers=$1 core=$2 folder=$3
     rm -rf "$folder"
     cp -r kernel "$folder"
-    make -C "$folder" KDIR="$headers" STOCK="$core" W=1 C=2 KCFLAGS=-Werror modules 2>&1 | tee "$folder/said"
+    make -j "$(nproc)" -C "$folder" KDIR="$headers" STOCK="$core" W=1 C=2 KCFLAGS=-Werror modules 2>&1 | tee "$folder/said"
     if ! grep -q '^ *CHECK ' "$folder/said"; then
         echo "sparse did not run"
         return 1
