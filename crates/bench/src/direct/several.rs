@@ -1,6 +1,6 @@
 //! Streams over several timed cables: one after the other, and both ways round a ring at once.
 
-use super::{LATE, LIMIT, Plan, limit, traffic};
+use super::{LIMIT, Plan, held, limit, traffic};
 use crate::compare::Outcome;
 use crate::figure::{Figure, Sample, Unit};
 use crate::place::{self, InLab};
@@ -24,8 +24,8 @@ pub(super) const SEVERAL: [Several; 3] = [Several::InARow(2), Several::InARow(3)
 
 /// Hosts of the longest row.
 const HOSTS: [&str; 4] = ["h1", "h2", "h3", "h4"];
-const IN_A_ROW: &str = "sockets through cables in a row: iperf3, 128 KB";
-const BOTH_WAYS: &str = "sockets, both ways round a ring: iperf3, two streams";
+pub(super) const IN_A_ROW: &str = "sockets through cables in a row: iperf3, 128 KB";
+pub(super) const BOTH_WAYS: &str = "sockets, both ways round a ring: iperf3, two streams";
 const SHORTEST: &str = "two streams, shortest way";
 /// Least part of the limit through several cables.
 const ROW_BAR: f64 = 0.85;
@@ -71,7 +71,7 @@ fn row_figure(count: usize, cable: &Cable, rates: &[Outcome], late: f64) -> Figu
     let figure =
         Figure::new(IN_A_ROW, format!("{count} x {cable}"), Unit::MegabytesPerSecond, rate(rates, 0));
     let figure = figure.against(LIMIT, limit(cable)).without(traffic::why(rates, 0));
-    if late > LATE { figure } else { figure.bar(LIMIT, ROW_BAR, None) }
+    held(figure, late, LIMIT, ROW_BAR)
 }
 
 fn both_ways(cable: Cable, plan: &Plan, progress: &ProgressBar) -> Result<Vec<Figure>> {
@@ -93,7 +93,7 @@ fn ways_figure(cable: &Cable, rates: &[Outcome], late: f64) -> Figure {
     let figure = Figure::new(BOTH_WAYS, cable.to_string(), Unit::MegabytesPerSecond, rate(rates, 0));
     let figure = figure.against(SHORTEST, rate(rates, 1)).against(LIMIT, limit(cable)).by_turns();
     let figure = figure.without(traffic::why(rates, 0));
-    if late > LATE { figure } else { figure.bar(SHORTEST, WAYS_BAR, None) }
+    held(figure, late, SHORTEST, WAYS_BAR)
 }
 
 /// A lab of these hosts, joined by such cables.

@@ -1,6 +1,6 @@
 //! Unmodified programs between two hosts that a timed cable joins: on sockets, on IP, and on the kernel's TCP past the cable.
 
-use super::{ECHO, IP, LATE, LIMIT, Plan, SOCKETS, SOCKETS_BAR, least, limit};
+use super::{ECHO, IP, LIMIT, Plan, SOCKETS, SOCKETS_BAR, held, least, limit};
 use crate::compare::{Outcome, Setting, by_turns};
 use crate::figure::{Figure, Sample, Unit};
 use crate::place::{self, InLab, PLAIN_IP, VETH};
@@ -71,7 +71,7 @@ impl Carried {
         let time = |at: usize| Some(column(&self.times, at, MEDIAN)?.scaled(0.5));
         let sockets =
             Figure::new(SOCKETS, &case, Unit::MegabytesPerSecond, rate(0)).against(LIMIT, limit(cable));
-        let sockets = if self.late > LATE { sockets } else { sockets.bar(LIMIT, SOCKETS_BAR, None) };
+        let sockets = held(sockets, self.late, LIMIT, SOCKETS_BAR);
         let ip = Figure::new(IP, &case, Unit::MegabytesPerSecond, rate(1)).against(LIMIT, limit(cable));
         let echo = Figure::new(ECHO, &case, Unit::Microseconds, time(0)).against(LIMIT, least(cable));
         vec![
