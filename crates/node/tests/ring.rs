@@ -86,6 +86,27 @@ fn streams_are_spread_over_ways_of_one_length() {
 }
 
 #[test]
+fn streams_are_spread_over_two_cables_between_the_same_hosts() {
+    const RESET: &str = "resilience = \"reset\"";
+    let mut lab = Lab::new();
+    lab.configure(1, 1, &[port("c1", true), port("c2", true)], RESET);
+    lab.configure(2, 2, &[port("c1", false), port("c2", false)], RESET);
+    (1..=2).for_each(|host| lab.start(host));
+    for host in 1..=2 {
+        lab.wait(host, "two ways", |status| {
+            status["hosts"][0]["ways"].as_array().is_some_and(|ways| ways.len() == 2)
+        });
+    }
+    let _joined = streams(&lab, 2, 4);
+    // Streams that may not move end with their cable: that tells which had it.
+    assert_eq!(order(&lab, 1, &Request::Cut { port: "c1".to_owned() }), Reply::Done);
+    lab.wait(1, "two of four streams lost their cable", |status| {
+        let circuits = status["circuits"].as_array().unwrap();
+        circuits.iter().filter(|it| it["dead"].is_null()).count() == 2
+    });
+}
+
+#[test]
 fn streams_take_all_ways_where_that_is_wanted() {
     let lab = ring(3, "all_ways = true");
     let _joined = streams(&lab, 2, 4);
