@@ -340,6 +340,12 @@ impl End {
         self.generations.tx().segments.way.zero_copy
     }
 
+    /// Whether who stores into the newest generation's segment runs on this machine's processors.
+    #[inline]
+    pub(crate) fn has_near_writer(&self) -> bool {
+        self.generations.newest().segments.inbound.is_near()
+    }
+
     /// Posted-write latency bound of the newest generation, ns: how long a store of this end (a `WANT` word) and a store
     /// of the far side that missed it may be under way together. 0 where memory is coherent.
     #[inline]

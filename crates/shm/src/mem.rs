@@ -71,7 +71,10 @@ pub trait Load {
 
 /// A segment of this side's memory into which a neighbour stores: loads only.
 #[derive(Debug)]
-pub struct Inbound(Mapping);
+pub struct Inbound {
+    memory: Mapping,
+    near: bool,
+}
 
 impl Inbound {
     /// Maps a sealed memfd of exactly `len` bytes; refuses one that could still be shrunk.
@@ -79,7 +82,7 @@ impl Inbound {
     /// # Errors
     /// See [`MapError`].
     pub fn sealed(fd: impl AsFd, len: u64) -> Result<Self, MapError> {
-        Mapping::new(fd, len).map(Self)
+        Ok(Self { memory: Mapping::new(fd, len)?, near: true })
     }
 
     /// Maps a segment that a port gave out, in the way that its description says.
@@ -90,41 +93,46 @@ impl Inbound {
         if segment.info.memory == MemoryKind::Queue {
             return Err(MapError::NotThatKind(MemoryKind::Queue));
         }
-        segment.map().map(Self)
+        Ok(Self { memory: segment.map()?, near: segment.info.is_near() })
+    }
+
+    /// Whether who stores to it runs on this machine's processors: [`SegmentInfo::is_near`](crosslane_wire::SegmentInfo::is_near).
+    pub fn is_near(&self) -> bool {
+        self.near
     }
 
     /// Address of `len` bytes at `offset`, to copy from.
     #[inline]
     pub(crate) fn at(&self, offset: usize, len: usize) -> *const u8 {
-        self.0.at(offset, len)
+        self.memory.at(offset, len)
     }
 }
 
 impl Load for Inbound {
     fn len(&self) -> usize {
-        self.0.len()
+        self.memory.len()
     }
 
     #[inline]
     fn load_u32(&self, offset: usize) -> u32 {
-        self.0.word32(offset).load(Ordering::Acquire)
+        self.memory.word32(offset).load(Ordering::Acquire)
     }
 
     #[inline]
     fn load_u64(&self, offset: usize) -> u64 {
-        self.0.word64(offset).load(Ordering::Acquire)
+        self.memory.word64(offset).load(Ordering::Acquire)
     }
 
     #[inline]
     fn read(&self, offset: usize, target: &mut [u8]) {
-        let source = self.0.at(offset, target.len());
+        let source = self.memory.at(offset, target.len());
         // SAFETY: `source` is in range; `target` is private memory, so the two cannot overlap.
         unsafe { crate::copy::from_shared(target, source) }
     }
 
     #[inline]
     fn read_guarded(&self, offset: usize, target: &mut [u8]) -> Result<(), Fault> {
-        let source = self.0.at(offset, target.len());
+        let source = self.memory.at(offset, target.len());
         guarded::check(target.as_ptr())?;
         // SAFETY: `source` is in range; `target` is the program's, which does not know the address of this mapping.
         unsafe { guarded::copy(target.as_mut_ptr(), source, target.len()) }

@@ -57,6 +57,12 @@ impl SegmentInfo {
         matches!(self.memory, MemoryKind::Sealed) && self.posted_ns == 0 && !self.lossy
     }
 
+    /// Whether the side that stores to it runs on this machine's processors: always but behind a bridge, whose ends are
+    /// taken for two machines (a pair of bridges in one kernel is not).
+    pub const fn is_near(&self) -> bool {
+        !matches!(self.memory, MemoryKind::Device)
+    }
+
     /// Whether the port that it belongs to exports wakers: those of memory that both sides map, and bridges by bells.
     const fn has_wakers(&self) -> bool {
         self.is_coherent() || matches!(self.memory, MemoryKind::Device)
@@ -201,6 +207,12 @@ mod tests {
         let inbound = SegmentInfo { memory, posted_ns: 1000, lossy: true, ..SOFT };
         let way = Way::new((1, 0), &inbound, &SegmentInfo { caching, ..inbound }, true);
         assert!(way.keeps && way.rides && way.wakers && !way.zero_copy && !way.offload);
+    }
+
+    #[test]
+    fn segment_behind_a_bridge_is_written_by_processors_with_numbers_of_their_own() {
+        let of = |memory| SegmentInfo { memory, ..SOFT }.is_near();
+        assert_eq!([MemoryKind::Sealed, MemoryKind::Queue, MemoryKind::Device].map(of), [true, true, false]);
     }
 
     #[test]

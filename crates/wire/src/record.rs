@@ -147,7 +147,8 @@ pub struct Header {
     pub kind: Kind,
     /// Any of [`FLAG_GROW`] and [`FLAG_CREDIT`], or one of [`FLAG_OPEN`] and [`FLAG_GATHERED`].
     pub flags: u8,
-    /// Number of the processor on which the writer ran, in [`CPU_MASK`], so that a reader on the same processor does not spin.
+    /// Number of the processor on which the writer ran, in [`CPU_MASK`], so that a reader on the same processor of the same machine
+    /// does not spin.
     pub cpu: u16,
 }
 

@@ -27,8 +27,11 @@ thread_local! {
     static LAST: Cell<Option<(Instant, Duration)>> = const { Cell::new(None) };
 }
 
-/// Whether the far side's last record came from the processor that this thread runs on.
+/// Whether the far side's last record came from the processor that this thread runs on, and not from one of another machine.
 fn is_same_processor(end: &End) -> bool {
+    if !end.has_near_writer() {
+        return false;
+    }
     let mine = u32::try_from(sched_getcpu()).unwrap_or(u32::MAX) & u32::from(CPU_MASK);
     end.shared().receiving.peer_cpu.load(Relaxed) == mine
 }

@@ -174,7 +174,8 @@ impl Circuit {
 
     /// Whether a neighbour's last record was written on this processor: the neighbour cannot run while this thread does.
     pub(super) fn crowds(&self, cpu: u16) -> bool {
-        self.flows.iter().any(|flow| flow.comes_from(cpu))
+        let mut sides = self.flows.iter().zip(&self.sides);
+        sides.any(|(flow, from)| from.leg.inbound.is_near() && flow.comes_from(cpu))
     }
 
     /// Whether the wake requests, and all stores that missed them, have landed by now, and nothing has arrived.

@@ -164,6 +164,8 @@ pub(super) fn carved_descriptors<C: Cable>(rig: &mut Rig<C>) {
         is_that_segment_and_no_more(fd, range.len);
     }
     let memory = Inbound::map(&own).expect("a program maps it");
+    // Who waits there may spin on whatever processor, unless the writer may be on the same one.
+    assert_eq!(memory.is_near(), own.info.memory != MemoryKind::Device);
     let window = crosslane_shm::Outbound::map(&theirs).expect("a program maps it");
     window.write(0, &[0xff; 3 * 4096]);
     window.store_fence();
