@@ -37,7 +37,7 @@ use crosslane_shm::buffer::Located;
 use crosslane_shm::guarded::{self, Fault};
 use crosslane_shm::lock::{NotTaken, Reentered};
 use crosslane_shm::ring::{Duplex, Violation};
-use crosslane_shm::wake::Waker;
+use crosslane_shm::wake::FarWaker;
 use crosslane_shm::{FarBuffer, Inbound, Load, Store, arm, wait};
 use crosslane_stream::zcopy::InvalidReference;
 use crosslane_stream::{Direction, OutOfOrder, Side};
@@ -161,7 +161,7 @@ pub trait Daemon: Sync + core::fmt::Debug {
     }
 
     /// Gets the waker of the far side's waiter; `None` if only daemons can wake it.
-    fn waker(&self, _circuit: CircuitId, _token: u64, _waiter: WaiterId) -> Option<Waker> {
+    fn waker(&self, _circuit: CircuitId, _token: u64, _waiter: WaiterId) -> Option<FarWaker> {
         None
     }
 
@@ -334,6 +334,17 @@ impl End {
         tx.segments.way.relayed.then_some(tx.number())
     }
 
+    /// The newest generation, if its stores go through a queue: then so do wakes, by numbers that are of this generation only.
+    pub(crate) fn queued(&self) -> Option<u32> {
+        let newest = self.generations.newest();
+        (!newest.segments.outbound.is_direct()).then(|| newest.number())
+    }
+
+    /// Wakes the far waiter whose waker has this number, behind what this end has stored.
+    pub(crate) fn ring(&self, number: u64) {
+        self.generations.newest().segments.outbound.ring(number);
+    }
+
     /// Whether the two programs can map each other's buffers on the present circuit.
     #[inline]
     pub fn allows_zero_copy(&self) -> bool {
@@ -393,12 +404,11 @@ impl End {
     /// Whether this end may ask the daemon for wakers of the far side's waiters. After `FAILED_LOOKUPS_MAX` failed lookups it
     /// does not, since a far side that names waiters which do not exist would cost one request to the daemon after the other.
     fn asks_for_wakers(&self) -> bool {
-        let way = &self.generations.tx().segments.way;
-        way.wakers && self.shared.status.unfound.load(Relaxed) < FAILED_LOOKUPS_MAX
+        self.shared.status.unfound.load(Relaxed) < FAILED_LOOKUPS_MAX
     }
 
     /// Asks the daemon for the waker of a far waiter; a lookup that fails is counted.
-    pub(crate) fn find_waker(&self, waiter: WaiterId) -> Option<Waker> {
+    pub(crate) fn find_waker(&self, waiter: WaiterId) -> Option<FarWaker> {
         if !self.asks_for_wakers() {
             return None;
         }

@@ -5,10 +5,10 @@ use crate::shared::SharedState;
 use crosslane_passing as passing;
 use crosslane_shm::buffer::{self, Located};
 use crosslane_shm::status_page::StatusPage;
-use crosslane_shm::wake::{Receiver, Waker};
+use crosslane_shm::wake::{FarWaker, Receiver, Waker};
 use crosslane_shm::{FarBuffer, MapError};
 use crosslane_wire::codec::{self, MAX_MESSAGE};
-use crosslane_wire::local::{Plain, Reply, Request};
+use crosslane_wire::local::{Plain, Reply, Request, WakeBy};
 use crosslane_wire::{BufferId, CircuitId, DecodeError, Tuple, WaiterId};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::AsFd;
@@ -372,10 +372,13 @@ impl Session {
     }
 
     /// Requests the waker of the far side's waiter on `circuit`; `None` if only daemons can wake it.
-    pub fn waker(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> Answer<Option<Waker>> {
+    pub fn waker(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> Answer<Option<FarWaker>> {
         let (reply, fds) = self.ask(&Request::WantWaker { circuit, token, waiter }, &[])?;
         match (reply, fds.into_iter().next()) {
-            (Reply::Waker { word: Some(word) }, Some(socket)) => Ok(Waker::of(socket, word).ok()),
+            (Reply::Waker { by: Some(WakeBy::Descriptor { word }) }, Some(socket)) => {
+                Ok(Waker::of(socket, word).ok().map(FarWaker::Own))
+            }
+            (Reply::Waker { by: Some(WakeBy::Queue { number }) }, _) => Ok(Some(FarWaker::Queued(number))),
             (Reply::Waker { .. }, _) => Ok(None),
             _ => Err(SessionError::Unexpected("a waker was asked for")),
         }

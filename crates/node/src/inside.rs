@@ -5,6 +5,7 @@ use crate::shelves::{KeptSegment, Shelves};
 use crosslane_port::PortError;
 use crosslane_port::posted::{self, Lane, Stores};
 use crosslane_shm::mem::new_segment;
+use crosslane_shm::wake::{FarWaker, Waker};
 use crosslane_shm::{MapError, Segment};
 use crosslane_wire::segment::segment_len;
 use crosslane_wire::{CircuitId, SegmentInfo, WaiterId, Way};
@@ -81,6 +82,15 @@ impl Inside {
         };
         let inbound = shelves.keep_segment(Segment { info, ..memory });
         Ok(Direction { inbound, outbound: shelves.keep_segment(outbound), lane })
+    }
+
+    /// How a program inside this host wakes another one by itself: where stores land later, behind those that it made before; `None` if
+    /// there is no room.
+    pub(crate) fn far_waker(&self, waker: Waker) -> Option<FarWaker> {
+        match &self.posted {
+            None => Some(FarWaker::Own(waker)),
+            Some(posted) => posted.stores.keep_waker(waker).map(FarWaker::Queued),
+        }
     }
 
     /// Puts a wake behind what was stored before it; whether that is necessary.

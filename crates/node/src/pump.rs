@@ -25,7 +25,7 @@ pub use report::Report;
 use crate::eventfd;
 use circuit::Circuit;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use crosslane_shm::wake::{Receiver, Waker};
+use crosslane_shm::wake::{FarWaker, Receiver};
 use crosslane_wire::WaiterId;
 use poller::Poller;
 use report::Reports;
@@ -71,7 +71,7 @@ pub enum Command {
         /// The waiter of the report.
         waiter: WaiterId,
         /// The waiter's waker; `None` if only daemons can wake it.
-        waker: Option<Waker>,
+        waker: Option<FarWaker>,
     },
 }
 

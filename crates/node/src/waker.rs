@@ -5,11 +5,11 @@ use crate::quota::Kind;
 use crate::session::{SessionId, Waiting};
 use crate::waiters::Waiter;
 use crosslane_fabric::circuit::{Far, Owner};
-use crosslane_shm::wake::{Receiver, Waker};
+use crosslane_shm::wake::{FarWaker, Receiver};
 use crosslane_wire::control::{Control, Doorbell};
-use crosslane_wire::local::Reply;
+use crosslane_wire::local::{Reply, WakeBy};
 use crosslane_wire::{ChannelId, CircuitId, PortId, WaiterId};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// How long a neighbour may take to say how its waiter is rung.
@@ -53,6 +53,7 @@ impl Host {
             None => self.answer_waker(session, None),
             Some(Far::Here(other)) => {
                 let waker = self.waiter_of(other, waiter).and_then(|event| event.waker().ok());
+                let waker = waker.and_then(|waker| self.inside.far_waker(waker));
                 self.answer_waker(session, waker.as_ref());
             }
             Some(Far::Host { channel, .. }) => match channel.and_then(|channel| self.neighbour_of(channel)) {
@@ -169,10 +170,16 @@ impl Host {
     }
 
     /// Answers `WantWaker`.
-    pub fn answer_waker(&mut self, session: SessionId, waker: Option<&Waker>) {
+    pub fn answer_waker(&mut self, session: SessionId, waker: Option<&FarWaker>) {
         let Some(session) = self.sessions.get_mut(session) else { return };
-        let fds: Vec<BorrowedFd<'_>> = waker.iter().map(AsFd::as_fd).collect();
-        session.reply(&Reply::Waker { word: waker.map(Waker::word) }, &fds);
+        let (by, descriptor) = match waker {
+            None => (None, None),
+            Some(FarWaker::Own(waker)) => {
+                (Some(WakeBy::Descriptor { word: waker.word() }), Some(waker.as_fd()))
+            }
+            Some(FarWaker::Queued(number)) => (Some(WakeBy::Queue { number: *number }), None),
+        };
+        session.reply(&Reply::Waker { by }, descriptor.as_slice());
     }
 
     /// The neighbour that a channel leads to, and its name for it.

@@ -73,7 +73,7 @@ fn heir_of_one_end_gets_nothing_of_another() {
                 reply,
                 Reply::Plain { .. }
                     | Reply::Error { .. }
-                    | Reply::Waker { word: None }
+                    | Reply::Waker { by: None }
                     | Reply::Buffer { shape: None }
                     | Reply::RegisteredRings { handle: 0 }
             );

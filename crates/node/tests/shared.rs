@@ -3,7 +3,7 @@
 mod support;
 
 use crosslane_shm::{Load, Store};
-use crosslane_wire::local::{Reply, Request, STATUS_ALIVE, status_word};
+use crosslane_wire::local::{Reply, Request, STATUS_ALIVE, WakeBy, status_word};
 use crosslane_wire::record::{Header, Kind, mark};
 use crosslane_wire::segment::RING;
 use crosslane_wire::{WaiterId, Way};
@@ -89,13 +89,15 @@ fn wakers_and_wakes_of_far_programs_pass_hosts_between() {
     joined.client.tell(&Request::Wake { circuit, token, waiter }, &[]);
     until("it is woken by way of the daemons", || event.clear().then_some(()));
     let (reply, mut fds) = joined.client.ask(&Request::WantWaker { circuit, token, waiter }, &[]);
-    let Reply::Waker { word: Some(word) } = reply else { panic!("no waker but {reply:?}") };
+    let Reply::Waker { by: Some(WakeBy::Descriptor { word }) } = reply else {
+        panic!("no waker but {reply:?}")
+    };
     let waker = crosslane_shm::wake::Waker::of(fds.remove(0), word).unwrap();
     waker.wake();
     until("it is woken directly", || event.clear().then_some(()));
     let stranger = WaiterId(waiter.0.wrapping_add(1000));
     let (reply, _) = joined.client.ask(&Request::WantWaker { circuit, token, waiter: stranger }, &[]);
-    assert_eq!(reply, Reply::Waker { word: None }, "nobody has that one");
+    assert_eq!(reply, Reply::Waker { by: None }, "nobody has that one");
     closes_in_order(&lab, joined, 1..=5);
 }
 

@@ -2,7 +2,7 @@
 
 mod support;
 
-use crosslane_shm::wake::Receiver;
+use crosslane_shm::wake::{FarWaker, Receiver};
 use crosslane_shm::{Outbound, Store};
 use crosslane_wire::control::{Closing, Control, Doorbell};
 use crosslane_wire::segment::{CREDIT, segment_len};
@@ -119,6 +119,7 @@ fn questions_that_a_neighbour_has_passed_on_are_bounded_and_all_are_answered() {
     assert_eq!(channel, names[0], "as it was asked");
     before.cable.want_waker(names[0], WaiterId(1));
     let waker = before.cable.import_waker(Some(doorbell)).expect("it came through");
+    let FarWaker::Own(waker) = waker else { panic!("{waker:?}") };
     waker.wake();
     assert!(event.clear(), "and wakes");
     assert_eq!(lab.status(1)["counters"]["violations"], 0);

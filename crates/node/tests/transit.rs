@@ -112,10 +112,9 @@ fn adopted_end_comes_with_what_it_keeps_whatever_way_it_takes_now() {
     let Reply::Circuit { circuit, token, generation, channel, retained, .. } = reply else {
         panic!("no circuit but {reply:?}")
     };
-    let (mut direct, mut relayed) = (Way::DIRECT, Way::RELAYED);
+    let (mut direct, relayed) = (Way::DIRECT, Way::RELAYED);
     if lab.is_posted() {
-        direct = Way { keeps: true, wakers: false, zero_copy: false, offload: false, ..direct };
-        relayed.wakers = false;
+        direct = Way { keeps: true, zero_copy: false, offload: false, ..direct };
     }
     // With the end's state, which is the last of them.
     assert_eq!((generation, channel.way, retained, fds.len()), (0, direct, true, 4));

@@ -11,6 +11,7 @@ use crate::soft::poller;
 use crate::translation::{Translation, check_len};
 use crate::{DownReason, Event, Info, Port, PortError};
 use crosslane_ntb::{Device, Event as DeviceEvent, Side};
+use crosslane_shm::wake::{FarWaker, Waker};
 use crosslane_shm::{Inbound, Outbound, Segment};
 use crosslane_wire::{Caching, MemoryKind, SegmentInfo, SegmentRange};
 use lane::{Frame, LANE, Lane, Nonsense};
@@ -561,12 +562,12 @@ impl Port for KernelPort {
     }
 
     /// A bell: its writer wakes the sleeper by way of the modules of both hosts.
-    fn import_waker(&mut self, handle: u64) -> Result<Option<OwnedFd>, PortError> {
+    fn import_waker(&mut self, handle: u64, word: u64) -> Result<Option<FarWaker>, PortError> {
         self.live()?;
         let Ok(handle) = u32::try_from(handle) else { return Ok(None) };
         match self.device.bell(handle) {
             Err(Errno::NOTCONN) => Err(PortError::Down),
-            bell => Ok(bell.ok()),
+            bell => Ok(bell.and_then(|bell| Waker::of(bell, word)).ok().map(FarWaker::Own)),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The trait.
 
 use crosslane_pcie::Cable;
+use crosslane_shm::wake::FarWaker;
 use crosslane_shm::{Load, MapError, Segment, Store};
 use crosslane_wire::{Caching, Reach, SegmentRange};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -158,12 +159,12 @@ pub trait Port: Send {
     /// The wake event whose wakes contain `word` is no more: nothing needs to be kept for wakers of it.
     fn forget_wakers(&mut self, _word: u64) {}
 
-    /// Imports the descriptor of a waker under a handle of the peer ([`crosslane_shm::wake::Waker`]); `None` if this port has
-    /// no descriptors, or no room for one: then the daemons forward wakes. A wake by it never blocks.
+    /// Imports a waker under a handle of the peer, of a wake event whose wakes contain `word`; `None` if this port has
+    /// no wakers, or no room for one: then the daemons forward wakes. A wake by it never blocks.
     ///
     /// # Errors
     /// [`PortError::NotThere`] if the peer exported no such waker within a few milliseconds; [`PortError::Down`].
-    fn import_waker(&mut self, handle: u64) -> Result<Option<OwnedFd>, PortError>;
+    fn import_waker(&mut self, handle: u64, word: u64) -> Result<Option<FarWaker>, PortError>;
 
     /// Exports a program's buffer of `len` bytes ([`crosslane_wire::buffer`]) to the peer, and returns the handle under
     /// which the peer imports it, once.

@@ -3,6 +3,7 @@
 //! ```text
 //!   daemon, programs --stores--> queue of each segment --lander, after a delay--> the peer's memory
 //!   daemon --doorbells, scratchpads--> ticket behind all earlier stores --lander--> daemon --> the soft port
+//!   programs, pumps --wakes--> entry of their queue --lander, behind all earlier stores--> the sleeper's socket
 //! ```
 //! A process that maps a segment of the peer stores into a queue ([`crosslane_shm::queue`]), from which a thread of this
 //! port, the *lander*, makes stores visible. A store that has not landed is visible to no process, and lost when the link
@@ -13,11 +14,13 @@ mod inside;
 mod lander;
 mod pace;
 mod schedule;
+mod wakers;
 
 use crate::port::SCRATCHPADS;
 use crate::soft::{SoftConfig, SoftPort, poller};
 use crate::{DownReason, Event, Info, Pacing, Port, PortError};
 use crosslane_pcie::{Cable, Direction, Limits, NANOSECOND};
+use crosslane_shm::wake::FarWaker;
 use crosslane_shm::{Inbound, Outbound, Segment, queue};
 use crosslane_wire::{Caching, MemoryKind, SegmentInfo, SegmentRange};
 pub use inside::{Inside, Lane};
@@ -161,6 +164,8 @@ impl PostedPort {
             match ticket {
                 Ticket::Doorbell(bits) => self.inner.ring_peer_doorbell(bits),
                 Ticket::Scratchpad { index, value } => self.inner.write_peer_scratchpad(index, value),
+                // The lander wakes by itself.
+                Ticket::Wake(_) => {}
             }
         }
     }
@@ -292,12 +297,13 @@ impl Port for PostedPort {
         Ok(Outbound::map(&queue)?)
     }
 
-    fn export_waker(&mut self, _waker: BorrowedFd<'_>, _word: u64) -> Result<u64, PortError> {
-        // A wake would overtake the stores that caused it.
-        if self.is_up() { Err(PortError::Unsupported("hand over wakers")) } else { Err(PortError::Down) }
+    fn export_waker(&mut self, waker: BorrowedFd<'_>, word: u64) -> Result<u64, PortError> {
+        self.inner.export_waker(waker, word)
     }
 
-    fn import_waker(&mut self, _handle: u64) -> Result<Option<OwnedFd>, PortError> {
-        if self.is_up() { Ok(None) } else { Err(PortError::Down) }
+    /// The lander keeps the descriptor, and wakes behind the stores before which a program asked for it.
+    fn import_waker(&mut self, handle: u64, word: u64) -> Result<Option<FarWaker>, PortError> {
+        let waker = self.inner.take_waker(handle, word)?;
+        Ok(waker.and_then(|waker| self.lander.wakers().keep(waker)).map(FarWaker::Queued))
     }
 }

@@ -13,6 +13,7 @@ mod world;
 use crate::port::{DOORBELLS, SCRATCHPADS};
 use crate::translation::{Translation, check_len};
 use crate::{DownReason, Event, Info, Port, PortError};
+use crosslane_shm::wake::FarWaker;
 use crosslane_shm::{Load, Segment, Store};
 use crosslane_wire::{Caching, SegmentRange};
 use memory::Memory;
@@ -332,7 +333,7 @@ impl Port for SimPort {
         Err(PortError::Unsupported("export wakers"))
     }
 
-    fn import_waker(&mut self, _handle: u64) -> Result<Option<OwnedFd>, PortError> {
+    fn import_waker(&mut self, _handle: u64, _word: u64) -> Result<Option<FarWaker>, PortError> {
         self.live().map(|_| None)
     }
 }

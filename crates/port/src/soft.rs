@@ -25,6 +25,7 @@ use crate::translation::{Translation, check_len};
 use crate::{DownReason, Event, Info, Port, PortError};
 use crosslane_passing::Foreign;
 use crosslane_shm::mem::new_segment;
+use crosslane_shm::wake::{FarWaker, Waker};
 use crosslane_shm::{Inbound, Outbound, Segment};
 use crosslane_wire::{Caching, Reach, SegmentInfo, SegmentRange};
 use link::{Link, MAX_ANNOUNCED};
@@ -96,6 +97,16 @@ impl SoftPort {
     pub fn connect(config: SoftConfig) -> Result<Self, PortError> {
         rendezvous::address(&config.path)?;
         Self::new(config, None)
+    }
+
+    /// Takes the waker that the peer exported under this handle; `None` if there was no room for its descriptor, or it is of another kind.
+    ///
+    /// # Errors
+    /// [`PortError::NotThere`], [`PortError::Down`].
+    pub(crate) fn take_waker(&mut self, handle: u64, word: u64) -> Result<Option<Waker>, PortError> {
+        self.await_announced(|link| link.has_waker(handle).then_some(()))?;
+        let taken = self.live()?.take_waker(handle).ok_or(PortError::NotThere)?;
+        Ok(taken.and_then(|socket| Waker::of(socket.into_owned(), word).ok()))
     }
 
     /// Ranges that the peer has freed since the last call in this life.
@@ -348,10 +359,8 @@ impl Port for SoftPort {
         self.sent(outcome)?.ok_or(PortError::Full("frames to a peer that does not read"))
     }
 
-    fn import_waker(&mut self, handle: u64) -> Result<Option<OwnedFd>, PortError> {
-        self.await_announced(|link| link.has_waker(handle).then_some(()))?;
-        let taken = self.live()?.take_waker(handle).ok_or(PortError::NotThere)?;
-        Ok(taken.map(Foreign::into_owned))
+    fn import_waker(&mut self, handle: u64, word: u64) -> Result<Option<FarWaker>, PortError> {
+        Ok(self.take_waker(handle, word)?.map(FarWaker::Own))
     }
 
     fn hand_over(&mut self, buffer: BorrowedFd<'_>, len: u64, reach: Reach) -> Result<u64, PortError> {

@@ -9,7 +9,7 @@ use crosslane_port::soft::frame::{Frame, VERSION};
 use crosslane_port::soft::{SoftConfig, SoftPort};
 use crosslane_port::{Port, PortError};
 use crosslane_shm::mem::new_segment;
-use crosslane_shm::wake::{self, Receiver};
+use crosslane_shm::wake::{self, FarWaker, Receiver};
 use crosslane_shm::{Load, Store};
 use crosslane_wire::buffer::memory_len;
 use crosslane_wire::{Reach, SegmentRange};
@@ -180,9 +180,7 @@ fn call(port: &mut SoftPort, call: Call) {
         Call::Inbound(at, pages) => drop(port.set_inbound(window(at), u64::from(pages) * PAGE)),
         Call::Export => drop(port.export_waker(Fd::Waker.make().unwrap().as_fd(), 1)),
         Call::Import(handle) => {
-            check(port.import_waker(handle.into()), |fd| {
-                assert!(fd.is_none_or(|fd| wake::check(fd).is_ok()))
-            });
+            check(port.import_waker(handle.into(), 1), check_waker);
         }
         Call::HandOver(pages) => {
             let len = u64::from(pages % 3 + 1) * PAGE;
@@ -205,6 +203,14 @@ fn call(port: &mut SoftPort, call: Call) {
     }
 }
 
+fn check_waker(waker: Option<FarWaker>) {
+    match waker {
+        Some(FarWaker::Own(waker)) => assert!(wake::check(waker).is_ok()),
+        Some(FarWaker::Queued(number)) => panic!("{number}: there is no queue"),
+        None => {}
+    }
+}
+
 /// Takes what a frame told of.
 fn take(port: &mut SoftPort, frame: &Frame) {
     match *frame {
@@ -214,7 +220,7 @@ fn take(port: &mut SoftPort, frame: &Frame) {
             check(port.map_outbound(window, range), |view| assert_eq!(Store::len(&view) as u64, range.len));
         }
         Frame::Waker { handle } => {
-            check(port.import_waker(handle), |fd| assert!(fd.is_none_or(|fd| wake::check(fd).is_ok())));
+            check(port.import_waker(handle, 1), check_waker);
         }
         Frame::Buffer { handle, len, reach } => {
             check(port.take_over(handle, len, reach), |fd| check_len(&fd, memory_len(len)));

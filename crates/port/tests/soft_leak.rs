@@ -32,7 +32,7 @@ fn live(a: &mut SoftPort, b: &mut SoftPort) {
         b.carve_outbound(0, range).unwrap();
         let waker = a.export_waker(Receiver::new().unwrap().waker().unwrap().as_fd(), 1).unwrap();
         if index % 3 != 0 {
-            b.import_waker(waker).unwrap();
+            b.import_waker(waker, 1).unwrap();
         }
         if index % 2 == 0 {
             a.free_inbound(0, range);

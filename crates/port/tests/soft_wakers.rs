@@ -4,7 +4,7 @@
 mod support;
 
 use crosslane_port::{Port, PortError};
-use crosslane_shm::wake::{Receiver, Waker};
+use crosslane_shm::wake::{FarWaker, Receiver};
 use crosslane_wire::SegmentRange;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::os::fd::AsFd;
@@ -29,10 +29,14 @@ fn leak_no_wakers_of_fifty_thousand_clients() {
         let waker = sleeper.waker().unwrap();
         let handle = a.export_waker(waker.as_fd(), waker.word()).unwrap();
         drop(waker);
-        let taken = b.import_waker(handle).unwrap().expect("there is room");
+        let taken = b.import_waker(handle, sleeper.word()).unwrap().expect("there is room");
         if client % 1000 == 0 {
-            assert!(Waker::of(taken, sleeper.word()).unwrap().wake() && sleeper.clear());
-            assert!(matches!(b.import_waker(handle), Err(PortError::NotThere)), "one can be taken once");
+            let FarWaker::Own(taken) = taken else { panic!("{taken:?}") };
+            assert!(taken.wake() && sleeper.clear());
+            assert!(
+                matches!(b.import_waker(handle, sleeper.word()), Err(PortError::NotThere)),
+                "one can be taken once"
+            );
         }
     }
     // What came with the handshake may have been closed aside meanwhile.

@@ -13,7 +13,8 @@
 //! - no descriptors arrive: Linux 6.16 and newer refuse them; on older kernels another thread closes them.
 //!
 //! Over a bridge there is no socket to hand out: the waker holds a *bell*, a descriptor of the kernel module (`crosslane_ntb`). A write to it
-//! has the far host's module send the same datagram by a socket of the sleeper's daemon.
+//! has the far host's module send the same datagram by a socket of the sleeper's daemon. Where a port posts stores by queues, a wake must not
+//! overtake them: the waker is a number there, which an entry of the queue names, and the port's lander sends.
 //!
 //! A full queue means that the sleeper is awake, or is about to wake up.
 
@@ -54,6 +55,15 @@ pub struct Waker {
     descriptor: OwnedFd,
     word: u64,
     by: By,
+}
+
+/// How a program or a pump wakes a sleeper of a neighbour.
+#[derive(Debug)]
+pub enum FarWaker {
+    /// By a descriptor that nobody else holds.
+    Own(Waker),
+    /// By an entry with this number in a queue of stores to that neighbour ([`Outbound::ring`](crate::Outbound::ring)).
+    Queued(u64),
 }
 
 /// The system call that wakes.

@@ -333,6 +333,21 @@ pub struct Rule {
     pub port_max: u16,
 }
 
+/// How a program wakes a far waiter by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WakeBy {
+    /// By a descriptor.
+    Descriptor {
+        /// The word that a wake must contain.
+        word: u64,
+    },
+    /// By an entry in the queue of stores of the circuit's present generation.
+    Queue {
+        /// The number that the entry names.
+        number: u64,
+    },
+}
+
 /// An answer of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
@@ -424,10 +439,10 @@ pub enum Reply {
         /// The word that a wake must contain.
         word: u64,
     },
-    /// Answer to [`Request::WantWaker`]. Descriptor, if there is a `word`: a waker's socket, made for this program.
+    /// Answer to [`Request::WantWaker`]. Descriptor, if it wakes by one: a waker's socket, made for this program.
     Waker {
-        /// The word that a wake must contain; `None` if there is no such waiter, or only daemons can wake it.
-        word: Option<u64>,
+        /// How to wake; `None` if there is no such waiter, or only daemons can wake it.
+        by: Option<WakeBy>,
     },
     /// A part of a text.
     Text {

@@ -63,11 +63,6 @@ impl SegmentInfo {
         !matches!(self.memory, MemoryKind::Device)
     }
 
-    /// Whether the port that it belongs to exports wakers: those of memory that both sides map, and bridges by bells.
-    const fn has_wakers(&self) -> bool {
-        self.is_coherent() || matches!(self.memory, MemoryKind::Device)
-    }
-
     /// Whether its range can be mapped: page-aligned, not empty, and without overflow.
     pub const fn is_mappable(&self) -> bool {
         self.len > 0 && self.offset.is_multiple_of(PAGE) && self.offset.checked_add(self.len).is_some()
@@ -95,8 +90,6 @@ pub struct Way {
     /// Whether the neighbour on the circuit is a pump, which reads and writes the segments itself: then this end wakes
     /// the pump, and a handshake record in the ring may not have reached the far end yet.
     pub relayed: bool,
-    /// Whether this end can get a waker of a far waiter. If not, the daemons forward each wake.
-    pub wakers: bool,
     /// Whether both programs can map each other's buffers, so that zero copy works.
     pub zero_copy: bool,
     /// Whether the daemon's offload engine can copy for this end.
@@ -125,7 +118,6 @@ impl Way {
         rides: true,
         ended_by: EndedBy::Fin,
         relayed: false,
-        wakers: true,
         zero_copy: true,
         offload: true,
         grows: false,
@@ -141,7 +133,6 @@ impl Way {
         rides: false,
         ended_by: EndedBy::Status,
         relayed: true,
-        wakers: true,
         zero_copy: false,
         offload: false,
         grows: false,
@@ -163,7 +154,6 @@ impl Way {
             rides: one_cable,
             ended_by: if relayed { EndedBy::Status } else { EndedBy::Fin },
             relayed,
-            wakers: inbound.has_wakers() && outbound.has_wakers(),
             zero_copy: one_cable && coherent,
             offload: one_cable && coherent,
             grows: false,
@@ -198,15 +188,15 @@ mod tests {
         let posted = SegmentInfo { memory: MemoryKind::Queue, posted_ns: 1000, lossy: true, ..SOFT };
         let way = Way::new((1, 0), &SOFT, &posted, true);
         assert!(way.keeps && way.rides && way.ended_by == EndedBy::Fin);
-        assert!(!way.relayed && !way.wakers && !way.zero_copy && !way.offload);
+        assert!(!way.relayed && !way.zero_copy && !way.offload);
     }
 
     #[test]
-    fn way_over_a_bridge_keeps_and_has_wakers() {
+    fn way_over_a_bridge_keeps_and_rides() {
         let (memory, caching) = (MemoryKind::Device, Caching::WriteCombining);
         let inbound = SegmentInfo { memory, posted_ns: 1000, lossy: true, ..SOFT };
         let way = Way::new((1, 0), &inbound, &SegmentInfo { caching, ..inbound }, true);
-        assert!(way.keeps && way.rides && way.wakers && !way.zero_copy && !way.offload);
+        assert!(way.keeps && way.rides && !way.zero_copy && !way.offload);
     }
 
     #[test]

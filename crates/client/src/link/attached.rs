@@ -11,7 +11,7 @@ use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use crosslane_shm::buffer::Located;
 use crosslane_shm::status_page::StatusPage;
-use crosslane_shm::wake::Waker;
+use crosslane_shm::wake::FarWaker;
 use crosslane_shm::{FarBuffer, MapError};
 use crosslane_wire::local::{Plain, Request};
 use crosslane_wire::{BufferId, CircuitId, WaiterId};
@@ -180,7 +180,7 @@ impl<L: Linked> Daemon for L {
         Linked::tell(self, request)
     }
 
-    fn waker(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> Option<Waker> {
+    fn waker(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> Option<FarWaker> {
         self.ask(|session| session.waker(circuit, token, waiter)).flatten()
     }
 

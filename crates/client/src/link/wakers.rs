@@ -2,14 +2,14 @@
 
 use crate::End;
 use core::sync::atomic::Ordering::Relaxed;
-use crosslane_shm::wake::Waker;
+use crosslane_shm::wake::{FarWaker, Waker};
 use crosslane_wire::WaiterId;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The owner of a wake event: the far host, by its address, or, where the circuit is longer than one cable, a host between, which
-/// only the circuit and its generation tell; the waiter's number there; and the session in which the waker was found.
+/// only the circuit and its generation tell, as they do what a queue of stores leads to; the waiter's number there; and the session in which the waker was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
     host: IpAddr,
@@ -22,9 +22,18 @@ pub struct Owner {
 #[derive(Debug)]
 pub struct Wakers<W> {
     /// With the number of the last ring.
-    known: BTreeMap<Owner, (W, u64)>,
+    known: BTreeMap<Owner, (Known<W>, u64)>,
     rings: u64,
     most: usize,
+}
+
+/// A waker that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known<W> {
+    /// As the program keeps it.
+    Own(W),
+    /// The number by which a queue of stores wakes.
+    Queued(u64),
 }
 
 /// Where a program keeps wakers, and what it rings them by.
@@ -68,24 +77,29 @@ pub fn wake(waking: &impl Waking, end: &End, waiter: WaiterId) {
     }
     let owner = Owner {
         host: end.peer().ip().to_canonical(),
-        between: end.relayed().map(|generation| (end.circuit().0, generation)),
+        between: end.queued().or_else(|| end.relayed()).map(|generation| (end.circuit().0, generation)),
         waiter: waiter.0,
         session: waking.session(),
     };
     let find = || {
-        let waker = waking.keep(end.find_waker(waiter)?);
+        let waker = match end.find_waker(waiter)? {
+            FarWaker::Own(waker) => Known::Own(waking.keep(waker)),
+            FarWaker::Queued(number) => Known::Queued(number),
+        };
         let before = waking.with(|wakers| wakers.keep(owner, waker.clone()));
         before.into_iter().flatten().flatten().for_each(|waker| waking.retire(waker));
         Some(waker)
     };
     let known = waking.with(|wakers| wakers.known(&owner)).flatten();
-    if let Some(waker) = known.or_else(find) {
-        if waking.ring(&waker) {
-            return;
+    match known.or_else(find) {
+        Some(Known::Queued(number)) => return end.ring(number),
+        Some(Known::Own(waker)) if waking.ring(&waker) => return,
+        Some(Known::Own(_)) => {
+            // Its sleeper is gone.
+            let known = waking.with(|wakers| wakers.forget(&owner)).flatten();
+            known.into_iter().for_each(|waker| waking.retire(waker));
         }
-        // Its sleeper is gone.
-        let known = waking.with(|wakers| wakers.forget(&owner)).flatten();
-        known.into_iter().for_each(|waker| waking.retire(waker));
+        None => {}
     }
     end.wake_by_daemon(Some(waiter));
 }
@@ -98,11 +112,11 @@ impl<W: Clone> Wakers<W> {
 
     /// Removes all of them.
     pub fn drain(&mut self) -> impl Iterator<Item = W> + use<W> {
-        core::mem::take(&mut self.known).into_values().map(|(waker, _)| waker)
+        core::mem::take(&mut self.known).into_values().filter_map(|(waker, _)| waker.own())
     }
 
     /// The one of `owner`, which is rung now.
-    fn known(&mut self, owner: &Owner) -> Option<W> {
+    fn known(&mut self, owner: &Owner) -> Option<Known<W>> {
         let (waker, rung) = self.known.get_mut(owner)?;
         self.rings += 1;
         *rung = self.rings;
@@ -110,16 +124,25 @@ impl<W: Clone> Wakers<W> {
     }
 
     /// Keeps a waker that is rung now, and returns those that are kept no more.
-    fn keep(&mut self, owner: Owner, waker: W) -> [Option<W>; 2] {
+    fn keep(&mut self, owner: Owner, waker: Known<W>) -> [Option<W>; 2] {
         self.rings += 1;
         let oldest = || self.known.iter().min_by_key(|(_, (_, rung))| *rung).map(|(owner, _)| *owner);
         let oldest = if self.known.len() >= self.most { oldest() } else { None };
         let oldest = oldest.and_then(|oldest| self.forget(&oldest));
-        [oldest, self.known.insert(owner, (waker, self.rings)).map(|(waker, _)| waker)]
+        [oldest, self.known.insert(owner, (waker, self.rings)).and_then(|(waker, _)| waker.own())]
     }
 
     fn forget(&mut self, owner: &Owner) -> Option<W> {
-        self.known.remove(owner).map(|(waker, _)| waker)
+        self.known.remove(owner).and_then(|(waker, _)| waker.own())
+    }
+}
+
+impl<W> Known<W> {
+    fn own(self) -> Option<W> {
+        match self {
+            Self::Own(waker) => Some(waker),
+            Self::Queued(_) => None,
+        }
     }
 }
 
@@ -150,13 +173,15 @@ mod tests {
     fn waker_that_was_not_rung_for_longest_is_forgotten_first() {
         let owner = |waiter| Owner { host: Ipv4Addr::LOCALHOST.into(), between: None, waiter, session: 1 };
         let mut wakers = Wakers::new(2);
-        assert_eq!(wakers.keep(owner(1), "one"), [None, None]);
-        assert_eq!(wakers.keep(owner(2), "two"), [None, None]);
-        assert_eq!(wakers.known(&owner(1)), Some("one"));
-        assert_eq!(wakers.keep(owner(3), "three"), [Some("two"), None]);
+        assert_eq!(wakers.keep(owner(1), Known::Own("one")), [None, None]);
+        assert_eq!(wakers.keep(owner(2), Known::Own("two")), [None, None]);
+        assert_eq!(wakers.known(&owner(1)), Some(Known::Own("one")));
+        assert_eq!(wakers.keep(owner(3), Known::Own("three")), [Some("two"), None]);
         assert_eq!((wakers.known(&owner(2)), wakers.forget(&owner(1))), (None, Some("one")));
-        assert_eq!(wakers.keep(owner(3), "another"), [None, Some("three")]);
+        assert_eq!(wakers.keep(owner(3), Known::Own("another")), [None, Some("three")]);
         assert_eq!(wakers.known(&Owner { session: 2, ..owner(3) }), None);
+        assert_eq!(wakers.keep(owner(4), Known::Queued(7)), [None, None]);
+        assert_eq!(wakers.known(&owner(4)), Some(Known::Queued(7)));
         assert_eq!(wakers.drain().collect::<Vec<_>>(), ["another"]);
     }
 }

@@ -210,7 +210,7 @@ fn reach_others(session: &Session, own: CircuitId, token: u64, got: &mut Got) ->
                     reply,
                     Reply::Plain { .. }
                         | Reply::Error { .. }
-                        | Reply::Waker { word: None }
+                        | Reply::Waker { by: None }
                         | Reply::Buffer { shape: None }
                         | Reply::RegisteredRings { handle: 0 }
                 );

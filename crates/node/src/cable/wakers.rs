@@ -1,7 +1,7 @@
 //! Wakers on their way over a cable: each was made for one program or pump, and nobody between keeps it.
 
 use super::Cable;
-use crosslane_shm::wake::Waker;
+use crosslane_shm::wake::{FarWaker, Waker};
 use crosslane_wire::control::{Control, Doorbell};
 use crosslane_wire::{ChannelId, WaiterId};
 use std::os::fd::AsFd;
@@ -32,10 +32,9 @@ impl Cable {
 
     /// Takes the waker that the peer names; `None` as well if we asked for none. Whoever asked may be gone by now: then
     /// it is to be dropped, so that it does not stay at the port.
-    pub fn import_waker(&mut self, doorbell: Option<Doorbell>) -> Option<Waker> {
+    pub fn import_waker(&mut self, doorbell: Option<Doorbell>) -> Option<FarWaker> {
         self.wakers.owed = self.wakers.owed.checked_sub(1)?;
         let Doorbell { handle, word } = doorbell?;
-        let socket = self.port.import_waker(handle).ok().flatten()?;
-        Waker::of(socket, word).ok()
+        self.port.import_waker(handle, word).ok().flatten()
     }
 }

@@ -7,7 +7,7 @@ use super::{Traffic, TransitId};
 use crosslane_shm::Store;
 use crosslane_shm::arm::Armed;
 use crosslane_shm::wait::Budget;
-use crosslane_shm::wake::{Receiver, Waker};
+use crosslane_shm::wake::{FarWaker, Receiver};
 use crosslane_wire::WaiterId;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -144,7 +144,7 @@ impl Circuit {
     }
 
     /// The daemon's answer to the lookup of a waiter of this leg.
-    pub(super) fn answer(&mut self, leg: usize, waiter: WaiterId, waker: Option<Waker>) {
+    pub(super) fn answer(&mut self, leg: usize, waiter: WaiterId, waker: Option<FarWaker>) {
         self.sides[leg].wakers.answer(waiter, waker);
     }
 

@@ -110,7 +110,7 @@ impl Side {
     fn wake(&mut self, want: u64) {
         let [w0, w1, w2, w3, ..] = want.to_le_bytes();
         let waiter = WaiterId(u32::from_le_bytes([w0, w1, w2, w3]));
-        if !self.wakers.wake(waiter) {
+        if !self.wakers.wake(waiter, &self.leg.outbound) {
             self.unrung.push(waiter);
         }
     }

@@ -13,7 +13,7 @@ use super::circuit::Circuit;
 use super::poller::{Poller, Ring};
 use super::report::{Report, Reports};
 use crate::eventfd;
-use crosslane_shm::wake::Waker;
+use crosslane_shm::wake::FarWaker;
 use crosslane_wire::WaiterId;
 use rustix::event::Timespec;
 use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
@@ -38,7 +38,7 @@ pub(super) enum Order {
     Add(Box<Circuit>),
     Drain(TransitId, usize),
     Remove(TransitId),
-    Waker(TransitId, usize, WaiterId, Option<Waker>),
+    Waker(TransitId, usize, WaiterId, Option<FarWaker>),
 }
 
 /// The thread's state.

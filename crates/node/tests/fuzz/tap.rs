@@ -3,6 +3,7 @@
 
 use crosslane_port::soft::SoftPort;
 use crosslane_port::{DownReason, Event, Info, Port, PortError};
+use crosslane_shm::wake::FarWaker;
 use crosslane_shm::{Inbound, Outbound, Segment};
 use crosslane_wire::{Reach, SegmentRange};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -128,8 +129,8 @@ impl Port for Tap {
     fn export_waker(&mut self, waker: BorrowedFd<'_>, word: u64) -> Result<u64, PortError> {
         self.port().export_waker(waker, word)
     }
-    fn import_waker(&mut self, handle: u64) -> Result<Option<OwnedFd>, PortError> {
-        self.port().import_waker(handle)
+    fn import_waker(&mut self, handle: u64, word: u64) -> Result<Option<FarWaker>, PortError> {
+        self.port().import_waker(handle, word)
     }
     fn hand_over(&mut self, buffer: BorrowedFd<'_>, len: u64, reach: Reach) -> Result<u64, PortError> {
         self.port().hand_over(buffer, len, reach)

@@ -8,7 +8,7 @@ use crosslane_client::shared::SharedState;
 use crosslane_client::{Daemon, End, Failure, Grant, ResumeError};
 use crosslane_node::pump::{Command, Leg, Pumps, Report, TransitId};
 use crosslane_shm::mem::new_segment;
-use crosslane_shm::wake::{self, Receiver, Waker};
+use crosslane_shm::wake::{self, FarWaker, Receiver, Waker};
 use crosslane_shm::{Inbound, Outbound};
 use crosslane_wire::record::Kind;
 use crosslane_wire::segment::{RETENTION, segment_len};
@@ -105,7 +105,7 @@ impl Between {
                 while let Some(report) = pumps.poll_report() {
                     if let Report::Wake { transit, leg, waiter } = report {
                         board.wake(waiter);
-                        let waker = board.find(waiter).filter(|_| kind);
+                        let waker = board.find(waiter).filter(|_| kind).map(FarWaker::Own);
                         pumps.command(Command::Waker { transit, leg, waiter, waker }).unwrap();
                     }
                     reports.lock().unwrap().push(report);

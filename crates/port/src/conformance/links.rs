@@ -36,7 +36,7 @@ pub(super) fn death_and_return<C: Cable>(rig: &mut Rig<C>) {
     port.free_inbound(0, pages(0, 8));
     let (waker, _other) = rustix::pipe::pipe().expect("pipe");
     assert!(matches!(port.export_waker(waker.as_fd(), 1), Err(PortError::Down | PortError::Unsupported(_))));
-    assert!(matches!(port.import_waker(1), Err(PortError::Down)));
+    assert!(matches!(port.import_waker(1, 1), Err(PortError::Down)));
     assert!(matches!(port.map_inbound(0, pages(0, 8)), Err(PortError::Down)));
     assert!(matches!(port.map_outbound(0, pages(0, 8)), Err(PortError::Down)));
     rig.revive_b();

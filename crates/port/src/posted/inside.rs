@@ -6,6 +6,7 @@ use super::schedule::Ticket;
 use crate::PortError;
 use crosslane_shm::Segment;
 use crosslane_shm::queue::Reader;
+use crosslane_shm::wake::Waker;
 use crosslane_wire::{SegmentInfo, SegmentRange};
 use std::os::fd::BorrowedFd;
 
@@ -52,6 +53,12 @@ impl Inside {
         Ok((self.stores.queued(fd, memory.info.len, false), lane))
     }
 
+    /// Keeps the waker of a program of this host; the number by which entries of queues wake behind their stores, or `None` if there are
+    /// too many.
+    pub fn keep_waker(&self, waker: Waker) -> Option<u64> {
+        self.lander.wakers().keep(waker)
+    }
+
     /// Puts a ticket behind all stores that are under way now.
     pub fn put_ticket(&self, number: u32) {
         self.lander.put(Ticket::Doorbell(number));
@@ -61,7 +68,7 @@ impl Inside {
     pub fn poll_tickets(&self) -> impl Iterator<Item = u32> + use<> {
         self.lander.landed().into_iter().filter_map(|ticket| match ticket {
             Ticket::Doorbell(number) => Some(number),
-            Ticket::Scratchpad { .. } => None,
+            Ticket::Scratchpad { .. } | Ticket::Wake(_) => None,
         })
     }
 

@@ -2,6 +2,7 @@
 
 use super::pace::Pace;
 use super::schedule::{Landed, Place, Schedule, Ticket};
+use super::wakers::Wakers;
 use crate::{Pacing, PortError};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -39,6 +40,7 @@ struct Shared {
     /// Readable when tickets have landed.
     report: OwnedFd,
     landed: Tally,
+    wakers: Wakers,
 }
 
 /// What has landed, for [`Pacing`].
@@ -96,6 +98,7 @@ impl Lander {
             waker: Waker::default(),
             report: report.map_err(PortError::system("eventfd"))?,
             landed: Tally::default(),
+            wakers: Wakers::default(),
         });
         let (work, schedule) = (shared.clone(), Schedule::new(pace, combine));
         let thread = std::thread::Builder::new().name("lander".into()).spawn(move || run(&work, schedule));
@@ -129,6 +132,11 @@ impl Lander {
         Remover { shared: self.shared.clone(), place }
     }
 
+    /// The peer's sleepers, whom entries of queues wake.
+    pub(super) fn wakers(&self) -> &Wakers {
+        &self.shared.wakers
+    }
+
     /// Puts `ticket` behind all stores that are under way.
     pub(super) fn put(&self, ticket: Ticket) {
         self.shared.order(Order::Ticket(now(), ticket));
@@ -153,6 +161,7 @@ impl Lander {
 
     /// Drops all stores that are under way, and all queues. When this returns, nothing lands any more.
     pub(super) fn reset(&self) {
+        self.shared.wakers.clear();
         let mut desk = self.shared.desk();
         desk.resets.0 += 1;
         desk.orders.push(Order::Reset);
@@ -240,7 +249,17 @@ fn obey(shared: &Shared, schedule: &mut Schedule) -> Option<Vec<(u64, Ticket)>> 
     Some(tickets)
 }
 
+/// Wakes the sleepers whose wakes have landed, and tells the port of its own tickets.
 fn report(shared: &Shared, landed: &mut Vec<Ticket>) {
+    let mut rung = Vec::new();
+    landed.retain(|ticket| match ticket {
+        Ticket::Wake(number) => {
+            rung.push(*number);
+            false
+        }
+        _ => true,
+    });
+    shared.wakers.ring(rung);
     if !landed.is_empty() {
         shared.desk().landed.append(landed);
         // Fails only if the counter is full, and then the descriptor is readable.

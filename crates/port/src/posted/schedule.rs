@@ -16,7 +16,7 @@ const AT_ONCE: usize = 1024;
 /// Lines whose last landing is kept; if there are more, those that have passed are dropped.
 const LINES: usize = 16 * 1024;
 /// Stores of a cable with a rate that land within so long, ns, land together: a sleep for each would take more than one processor has.
-const TOGETHER: u64 = 20_000;
+const TOGETHER: u64 = 60_000;
 /// Where there are more queues than one sleep can wait for, those that were not used for so long, ns, are not waited for at all: each
 /// costs the kernel some 100 ns of every sleep.
 const IDLE: u64 = 1_000_000_000;
@@ -31,6 +31,8 @@ pub(super) enum Ticket {
     Doorbell(u32),
     /// A word for a scratchpad.
     Scratchpad { index: usize, value: u32 },
+    /// A sleeper to wake, by the number of its waker.
+    Wake(u64),
 }
 
 /// All stores that are under way.
@@ -70,7 +72,7 @@ struct Lane {
 enum Landing {
     /// A part of entry number `index` of a lane becomes visible.
     Piece { lane: u64, index: u64, entry: Entry, from: usize, len: usize },
-    /// A register write.
+    /// A register write, or a wake.
     Ticket(Ticket),
 }
 
@@ -202,10 +204,7 @@ impl Schedule {
         for (at, _, taken) in taken {
             match taken {
                 Taken::Entry(lane, entry) => self.plan(lane, entry),
-                Taken::Ticket(ticket) => {
-                    let due = self.pace.lands_at(at, size_of::<u32>(), false).max(self.latest);
-                    self.put(due, Landing::Ticket(ticket));
-                }
+                Taken::Ticket(ticket) => self.put_ticket(at, ticket),
             }
         }
         any
@@ -213,9 +212,16 @@ impl Schedule {
 
     fn plan(&mut self, number: u64, entry: Entry) {
         let Some(lane) = self.lanes.get_mut(&number) else { return };
-        let What::Store { offset, len } = entry.what else {
-            self.floor = self.floor.max(lane.latest);
-            return lane.fence(entry.end);
+        let (offset, len) = match entry.what {
+            What::Store { offset, len } => (offset, len),
+            What::Fence => {
+                self.floor = self.floor.max(lane.latest);
+                return lane.fence(entry.end);
+            }
+            What::Ring(number) => {
+                lane.pass(entry.end);
+                return self.put_ticket(entry.stored_at, Ticket::Wake(number));
+            }
         };
         let index = lane.landed + lane.open.len() as u64;
         let (mut from, mut pieces) = (0, Vec::new());
@@ -234,6 +240,12 @@ impl Schedule {
         }
         lane.open.push_back((entry.end, pieces.len()));
         pieces.into_iter().for_each(|(due, piece)| self.put(due, piece));
+    }
+
+    /// Behind all stores that were taken before.
+    fn put_ticket(&mut self, at: u64, ticket: Ticket) {
+        let due = self.pace.lands_at(at, size_of::<u32>(), false).max(self.latest);
+        self.put(due, Landing::Ticket(ticket));
     }
 
     fn put(&mut self, due: u64, landing: Landing) {
@@ -283,6 +295,11 @@ impl Lane {
     /// Entries behind this one do not land before the cable's floor.
     fn fence(&mut self, end: u64) {
         self.lines.clear();
+        self.pass(end);
+    }
+
+    /// The entry that ends here has no bytes that land.
+    fn pass(&mut self, end: u64) {
         self.open.push_back((end, 0));
         self.free();
     }

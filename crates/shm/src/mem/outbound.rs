@@ -56,7 +56,7 @@ impl Outbound {
     }
 
     /// Whether stores go directly to the memory.
-    pub(crate) fn is_direct(&self) -> bool {
+    pub fn is_direct(&self) -> bool {
         self.queue.is_none()
     }
 
@@ -104,6 +104,14 @@ impl Outbound {
             }),
         };
         debug_assert!(copied.is_ok());
+    }
+
+    /// Wakes the sleeper whose waker has this number at the port, behind all that was stored before; only where stores go through a queue.
+    #[cold]
+    pub fn ring(&self, number: u64) {
+        if let Some(queue) = &self.queue {
+            queue.ring(number);
+        }
     }
 
     /// The queue, for a store inside the segment; panics if the store is outside.

@@ -37,6 +37,18 @@ fn land_all(reader: &mut Reader) -> Vec<What> {
 }
 
 #[test]
+fn posted_wake_is_an_entry_behind_what_was_stored() {
+    let (out, mut reader, inb, _) = queue();
+    out.store_u64(64, 7);
+    out.ring(u64::MAX);
+    out.store_fence();
+    out.ring(5);
+    let store = What::Store { offset: 64, len: 8 };
+    assert_eq!(land_all(&mut reader), [store, What::Ring(u64::MAX), What::Fence, What::Ring(5)]);
+    assert_eq!(inb.load_u64(64), 7);
+}
+
+#[test]
 fn posted_stores_are_seen_once_they_landed_and_not_before() {
     let (out, mut reader, inb, _) = queue();
     assert_eq!(Store::len(&out) as u64, SEGMENT);

@@ -1,8 +1,8 @@
 //! The writers' end of a queue.
 
 use super::{
-    ASLEEP, BATCH, DATA, DEAD, DEPTH, DEPTH_MIN, FENCE, FENCED, FREED, HEAD, HELD_UP, LOCK, PIECE, ROOM,
-    STORE, TAIL, WAKE, WANTED, WORDS, entry_len, now, place,
+    ASLEEP, BATCH, DATA, DEAD, DEPTH, DEPTH_MIN, FENCE, FENCED, FREED, HEAD, HELD_UP, LOCK, PIECE, RING,
+    ROOM, STORE, TAIL, WAKE, WANTED, WORDS, entry_len, now, place,
 };
 use crate::lock::{SharedLock, forget_busy};
 use crate::mapping::{MapError, Mapping};
@@ -35,6 +35,8 @@ enum What<'a> {
     /// Bytes for an offset of the segment, as one entry or several.
     Store(usize, &'a [u8]),
     Fence,
+    /// A wake, by the number of a waker.
+    Ring(u64),
 }
 
 /// Outcome of an attempt to append.
@@ -74,6 +76,11 @@ impl Writer {
         if !self.is_fenced() {
             self.append(What::Fence);
         }
+    }
+
+    /// Wakes the sleeper whose waker has this number at the port, behind what was stored before.
+    pub(crate) fn ring(&self, number: u64) {
+        self.append(What::Ring(number));
     }
 
     /// Whether the last entry is a fence.
@@ -127,6 +134,7 @@ impl Writer {
             What::Store(offset, bytes) => (offset, bytes),
             What::Fence if self.is_fenced() => return Put::Done,
             What::Fence => return self.put_entry(FENCE, 0, &[]),
+            What::Ring(number) => return self.put_entry(RING, number, &[]),
         };
         let kind = if waited { STORE | HELD_UP } else { STORE };
         let mut done = 0;
@@ -229,7 +237,7 @@ impl What<'_> {
     fn least_room(&self) -> usize {
         match self {
             Self::Store(_, bytes) => entry_len(bytes.len().min(PIECE)),
-            Self::Fence => HEAD,
+            Self::Fence | Self::Ring(_) => HEAD,
         }
     }
 
@@ -240,7 +248,7 @@ impl What<'_> {
                 let entries = bytes.len().div_ceil(PIECE);
                 (entries * HEAD + bytes.len().next_multiple_of(8)).min(depth / 4)
             }
-            Self::Fence => HEAD,
+            Self::Fence | Self::Ring(_) => HEAD,
         }
     }
 }

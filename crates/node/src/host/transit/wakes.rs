@@ -5,7 +5,7 @@ use crate::cable::Cable;
 use crate::host::Host;
 use crate::pump::Command;
 use crate::transit_wakes::{OwedWake, PassedAsk, PumpAsk};
-use crosslane_shm::wake::Waker;
+use crosslane_shm::wake::FarWaker;
 use crosslane_wire::control::Control;
 use crosslane_wire::{ChannelId, PortId, TransitId, WaiterId};
 
@@ -15,7 +15,7 @@ impl Host {
         &mut self,
         port: PortId,
         (channel, waiter): (ChannelId, WaiterId),
-        waker: &mut Option<Waker>,
+        waker: &mut Option<FarWaker>,
     ) -> bool {
         let Some(PumpAsk { transit, side, .. }) = self.transit_wakes.answer_pump(port, channel, waiter)
         else {
@@ -65,12 +65,16 @@ impl Host {
         &mut self,
         port: PortId,
         (channel, waiter): (ChannelId, WaiterId),
-        waker: Option<&Waker>,
+        waker: Option<&FarWaker>,
     ) {
         let answered = self.transit_wakes.answer_passed(port, channel, waiter);
         let Some(PassedAsk { asker, named, .. }) = answered else { return };
         if let Some(cable) = self.cables.get_mut(asker) {
-            let doorbell = waker.and_then(|waker| cable.export_waker(waker));
+            // Only hosts that all have the same memory pass such questions on, and there all wake by descriptors.
+            let doorbell = match waker {
+                Some(FarWaker::Own(waker)) => cable.export_waker(waker),
+                Some(FarWaker::Queued(_)) | None => None,
+            };
             cable.send(&Control::Waker { channel: named, waiter, doorbell });
         }
     }
