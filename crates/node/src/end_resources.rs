@@ -1,6 +1,7 @@
 //! What an end of a circuit holds: segments, and the state that its holders share.
 
 use crate::buffer::Opened;
+use crate::pace::Pace;
 use crate::proof::{Announcer, Cookie};
 use crate::quota::{Charge, Kind, Ledger, Payer, Purpose};
 use crate::random;
@@ -121,6 +122,8 @@ pub struct EndResources {
     pub retention: Option<Kept>,
     /// Payload that went by circuits before the newest one, sent and received, bytes.
     before: (u64, u64),
+    /// How fast it moves bytes.
+    pace: Pace,
     /// The generation that programs were told of last.
     pub published: u32,
     /// Proof for closing.
@@ -159,6 +162,7 @@ impl EndResources {
             buffers: VecDeque::new(),
             retention: None,
             before: (0, 0),
+            pace: Pace::default(),
             published: 0,
             token: random::u64(),
             sent: None,
@@ -309,6 +313,13 @@ impl EndResources {
         let (tx, rx) = self.before;
         let port = self.segments.back().and_then(|segments| segments.port);
         (port, (moved.tx_bytes.saturating_sub(tx), moved.rx_bytes.saturating_sub(rx)))
+    }
+
+    /// Whether the newest circuit leads by the cable at `port`, and moves bytes now. Programs count the bytes, and may lie.
+    pub(crate) fn is_busy_by(&mut self, port: PortId, now: Duration) -> bool {
+        let moved = self.traffic();
+        let is_there = self.port_traffic(&moved).0 == Some(port);
+        is_there && self.pace.look(now, moved.tx_bytes.wrapping_add(moved.rx_bytes))
     }
 
     /// Payload that went by the newest circuit, and its port, as [`Self::port_traffic`]; it counts for that one no more.

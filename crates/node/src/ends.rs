@@ -3,14 +3,18 @@
 use crate::buffer::Opened;
 use crate::end_resources::{EndResources, Segments};
 use crate::session_id::SessionId;
-use crosslane_wire::{BufferId, CircuitId};
+use crosslane_wire::{BufferId, CircuitId, PortId};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Room for so many ends is kept in any case.
 const KEPT: usize = 1024;
 /// Room is given back when less than one part of so many is used.
 const USED: usize = 8;
+
+/// Where a host has more ends, it does not look at them at each new one: among so many, those that are idle do not tip the scales.
+const LOOKED_AT: usize = 256;
 
 /// What the ends of this host hold.
 #[derive(Debug, Default)]
@@ -42,6 +46,14 @@ impl Ends {
     /// What an end holds, mutable.
     pub fn get_mut(&mut self, circuit: CircuitId) -> Option<&mut EndResources> {
         self.all.get_mut(&circuit)
+    }
+
+    /// Number of ends that move bytes now by the cable at `port`; 0 if there are more than [`LOOKED_AT`].
+    pub(crate) fn busy(&mut self, port: PortId, now: Duration) -> usize {
+        if self.all.len() > LOOKED_AT {
+            return 0;
+        }
+        self.all.values_mut().filter_map(|end| end.is_busy_by(port, now).then_some(())).count()
     }
 
     /// The segments of an end's newest circuit.

@@ -43,6 +43,7 @@ pub mod neighbour;
 pub mod netlink;
 pub mod netns;
 pub mod offload;
+mod pace;
 pub mod port;
 pub mod proof;
 pub mod pump;

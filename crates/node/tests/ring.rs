@@ -4,6 +4,7 @@ mod support;
 
 use crosslane_wire::HostId;
 use crosslane_wire::local::{Reply, Request};
+use std::sync::atomic::Ordering::Relaxed;
 use support::joined::{Joined, join, ring};
 use support::*;
 
@@ -112,6 +113,18 @@ fn streams_take_all_ways_where_that_is_wanted() {
     let _joined = streams(&lab, 2, 4);
     assert_eq!(hops(&lab), [1, 1, 2, 2]);
     assert_eq!(lab.status(3)["counters"]["transits"], 2);
+}
+
+#[test]
+fn streams_take_the_way_that_is_not_busy() {
+    let lab = ring(3, "all_ways = true");
+    let first = streams(&lab, 2, 2);
+    assert_eq!(hops(&lab), [1, 2]);
+    // The stream on the longer way sends, the other one is a program's idle connection.
+    let (state, _) = first[1].near.state.as_ref().unwrap();
+    state.counters.tx_bytes.store(100_000_000, Relaxed);
+    let _more = streams(&lab, 2, 2);
+    assert_eq!(hops(&lab), [1, 1, 1, 2]);
 }
 
 fn link(status: &serde_json::Value, port: &str) -> String {

@@ -57,7 +57,7 @@ impl Policy {
         now: Duration,
         resources: &mut R,
     ) -> Result<CircuitId, Plain> {
-        let (path, route) = self.path_to(host, &[], now).map_err(Plain::Refused)?;
+        let (path, route) = self.path_to(host, &[], now, resources).map_err(Plain::Refused)?;
         let deadline = now + if hurried { PROMPT_ANSWER } else { DIAL_TIMEOUT };
         let attempt = attempt((path, route), payer, (Purpose::New, Size::Ample), resources)?;
         let stream = resources.random().max(1);
@@ -69,12 +69,14 @@ impl Policy {
     }
 
     /// The path to a host for a new circuit, of those that do not begin at one of these ports: of the shortest, or of all where
-    /// they are used, that whose first cable has the fewest circuits. A neighbour that has owed an answer for too long is not asked.
+    /// they are used, that whose first cable has the fewest busy ends, and of those the fewest circuits. A neighbour that has owed
+    /// an answer for too long is not asked.
     pub(crate) fn path_to(
         &self,
         host: HostId,
         tried: &[PortId],
         now: Duration,
+        resources: &mut impl Resources,
     ) -> Result<(Path, Vec<HostId>), Refusal> {
         let paths: Vec<_> = self.links.paths(host).filter(|(way, _)| !tried.contains(&way.port)).collect();
         let owed = paths.iter().any(|(way, _)| self.is_late(way.port, now));
@@ -82,12 +84,17 @@ impl Policy {
             let epoch = self.agreement(way.port).filter(|_| !self.is_late(way.port, now))?.epoch;
             Some((Path { port: way.port, epoch, hops: way.hops, pumps: 0 }, route))
         });
-        let cost = |path: &Path| {
-            let first = if self.ways.spread == Spread::All { 0 } else { path.hops };
-            (first, self.circuits.load_of(path.port), path.hops, path.port)
-        };
+        let mut usable: Vec<_> = usable.collect();
+        // Only where there is a choice are the ends looked at.
+        if usable.len() > 1 {
+            usable.sort_by_cached_key(|(path, _)| {
+                let first = if self.ways.spread == Spread::All { 0 } else { path.hops };
+                let busy = resources.busy(path.port);
+                (first, busy, self.circuits.load_of(path.port), path.hops, path.port)
+            });
+        }
         let why = if owed { Refusal::Timeout } else { Refusal::NoRoute };
-        usable.min_by_key(|(path, _)| cost(path)).ok_or(why)
+        usable.into_iter().next().ok_or(why)
     }
 
     /// Sends `Open` for an end's new channel.
@@ -146,7 +153,8 @@ impl Policy {
         let host = self.circuits.get(circuit)?.far_host();
         let state = self.ends.get(&circuit).filter(|state| state.deadline > now)?;
         let (tried, deadline, refused) = (state.tried.clone(), state.deadline, state.len);
-        let found = self.path_to(host, &tried, now).or_else(|_| self.path_to(host, &[], now)).ok()?;
+        let found = self.path_to(host, &tried, now, resources);
+        let found = found.or_else(|_| self.path_to(host, &[], now, resources)).ok()?;
         let payer = resources.payer(circuit)?;
         let attempt = attempt(found, payer, (Purpose::New, Size::Short), resources).ok()?;
         if tried.contains(&attempt.path.port) && refused <= attempt.ring.segment.len {

@@ -73,6 +73,9 @@ pub trait Resources {
     /// A random number that cannot be guessed.
     fn random(&mut self) -> u64;
 
+    /// Ends of this host that move bytes now by the cable at `port`; 0 if there are too many to look at.
+    fn busy(&mut self, port: PortId) -> usize;
+
     /// The account that is charged for an end, if it may have one circuit more.
     fn payer(&mut self, circuit: CircuitId) -> Option<Self::Payer>;
 

@@ -29,7 +29,7 @@ impl Policy {
         let state = self.ends.get(&circuit)?;
         let (mut tried, size) = (state.tried.clone(), Size::Moved { refused: state.refused });
         let attempt = loop {
-            let (path, route) = self.path_to(host, &tried, now).ok()?;
+            let (path, route) = self.path_to(host, &tried, now, resources).ok()?;
             tried.push(path.port);
             if let Ok(attempt) = attempt((path, route), payer, (Purpose::Move, size), resources) {
                 break attempt;

@@ -119,6 +119,10 @@ impl Resources for Provider<'_> {
         random::u64()
     }
 
+    fn busy(&mut self, port: PortId) -> usize {
+        self.ends.busy(port, self.now)
+    }
+
     fn payer(&mut self, circuit: CircuitId) -> Option<Payer> {
         let resources = self.ends.get_mut(circuit)?;
         resources.may_move().then_some(resources.payer)

@@ -104,6 +104,10 @@ impl Resources for Simulated<'_> {
         self.secrets.next()
     }
 
+    fn busy(&mut self, _: PortId) -> usize {
+        0
+    }
+
     fn payer(&mut self, circuit: CircuitId) -> Option<()> {
         self.here.parts.contains_key(&circuit).then_some(())
     }
