@@ -15,7 +15,7 @@ use indicatif::ProgressBar;
 pub(super) enum Several {
     /// One stream through this many cables in a row.
     InARow(u8),
-    /// Two streams between neighbours in a ring of three, by both ways round, beside two by the shortest.
+    /// Streams of two programs between neighbours in a ring of three, by both ways round, beside two by the shortest.
     BothWays,
 }
 
@@ -25,16 +25,15 @@ pub(super) const SEVERAL: [Several; 3] = [Several::InARow(2), Several::InARow(3)
 /// Hosts of the longest row.
 const HOSTS: [&str; 4] = ["h1", "h2", "h3", "h4"];
 pub(super) const IN_A_ROW: &str = "sockets through cables in a row: iperf3, 128 KB";
-pub(super) const BOTH_WAYS: &str = "sockets, both ways round a ring: iperf3, two streams";
-const SHORTEST: &str = "two streams, shortest way";
+pub(super) const BOTH_WAYS: &str = "sockets, both ways round a ring: iperf3, two programs";
+const SHORTEST: &str = "two programs, shortest way";
 /// Least part of the limit through several cables.
 const ROW_BAR: f64 = 0.85;
 /// Least gain by a second way.
 const WAYS_BAR: f64 = 1.8;
 
-/// Two streams at once; the connection by which iperf3 agrees with its server is made before them.
-const IPERF3_TWO: Program =
-    Program { measure: |place, port, effort| iperf3::measure(place, port, effort, &["-P", "2"]), ..IPERF3 };
+/// Two programs at once, each with a stream.
+const IPERF3_TWO: Program = Program { measure: iperf3::measure_two, ..IPERF3 };
 
 impl Several {
     /// The step's name.

@@ -5,6 +5,8 @@ use super::{Effort, Metric, Place, Program};
 use crate::figure::Unit;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 pub(super) const METRICS: &[Metric] =
@@ -20,17 +22,36 @@ pub const IPERF3: Program = Program {
         command.args(["-s", "-p", &port.to_string()]);
         Server::start(command, port)
     },
-    measure: |place, port, effort| measure(place, port, effort, &[]),
+    measure,
 };
 
-/// One run with the options `more`, writes of 128 KB: Gb/s of all its streams.
-pub(crate) fn measure(place: &dyn Place, port: u16, effort: Effort, more: &[&str]) -> Result<Vec<f64>> {
-    let seconds = effort.seconds();
+/// One run: Gb/s.
+fn measure(place: &dyn Place, port: u16, effort: Effort) -> Result<Vec<f64>> {
+    Ok(vec![rate(client(place, port, effort)?, effort)?])
+}
+
+/// Two clients at once, each a process, with a server for each, the second one at the next port: Gb/s of both. One process alone stores by
+/// one way at a time, as a processor does, which waits where a link has no credit.
+pub(crate) fn measure_two(place: &dyn Place, port: u16, effort: Effort) -> Result<Vec<f64>> {
+    let second = port.checked_add(1).context("there is no next port")?;
+    let _server = (IPERF3.serve)(place, second)?;
+    let [one, other] = [client(place, port, effort)?, client(place, second, effort)?];
+    let [one, other] = thread::scope(|scope| {
+        let other = scope.spawn(|| rate(other, effort));
+        [rate(one, effort), other.join().unwrap_or_else(|_| bail!("a thread has panicked"))]
+    });
+    Ok(vec![one? + other?])
+}
+
+fn client(place: &dyn Place, port: u16, effort: Effort) -> Result<Command> {
     let mut command = place.client("iperf3")?;
     command.args(["-c", &place.address().to_string(), "-p", &port.to_string()]);
-    command.args(["-t", &seconds.to_string(), "-l", "128K", "-J"]).args(more);
-    let out = run(command, Duration::from_secs(u64::from(seconds) + 15))?;
-    Ok(vec![parse(&out)?])
+    command.args(["-t", &effort.seconds().to_string(), "-l", "128K", "-J"]);
+    Ok(command)
+}
+
+fn rate(client: Command, effort: Effort) -> Result<f64> {
+    parse(&run(client, Duration::from_secs(u64::from(effort.seconds()) + 15))?)
 }
 
 /// Gb/s as the receiver saw them.
