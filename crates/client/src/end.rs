@@ -341,8 +341,8 @@ impl End {
     }
 
     /// Wakes the far waiter whose waker has this number, behind what this end has stored.
-    pub(crate) fn ring(&self, number: u64) {
-        self.generations.newest().segments.outbound.ring(number);
+    pub(crate) fn wake_queued(&self, number: u64) {
+        self.generations.newest().segments.outbound.wake(number);
     }
 
     /// Whether the two programs can map each other's buffers on the present circuit.

@@ -194,8 +194,8 @@ fn wakers_are_handed_over_and_woken_by_proxy() {
         let (reply, fds) = joined.client.ask(&want, &[]);
         let Reply::Waker { by: Some(WakeBy::Queue { number }) } = reply else { panic!("{reply:?}") };
         assert!(fds.is_empty());
-        joined.ends.0.outbound.ring(number ^ 1);
-        joined.ends.0.outbound.ring(number);
+        joined.ends.0.outbound.wake(number ^ 1);
+        joined.ends.0.outbound.wake(number);
         wait_readable(receiver.as_fd());
         assert!(receiver.clear());
         assert_eq!(joined.client.ask(&want, &[]).0, Reply::Waker { by: Some(WakeBy::Queue { number }) });

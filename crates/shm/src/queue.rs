@@ -67,7 +67,7 @@ const HELD_UP: u32 = 0x100;
 /// Kind of an entry: a fence. No entry behind it lands before an entry in front of it.
 const FENCE: u32 = 2;
 /// Kind of an entry: a wake of the sleeper whose waker has the number that stands for the offset, behind all that was stored before.
-const RING: u32 = 3;
+const WAKING: u32 = 3;
 
 /// Least that [`create_with`] may be told: a few entries.
 pub const DEPTH_MIN: u32 = 16 << 10;

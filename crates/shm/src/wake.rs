@@ -62,7 +62,7 @@ pub struct Waker {
 pub enum FarWaker {
     /// By a descriptor that nobody else holds.
     Own(Waker),
-    /// By an entry with this number in a queue of stores to that neighbour ([`Outbound::ring`](crate::Outbound::ring)).
+    /// By an entry with this number in a queue of stores to that neighbour ([`Outbound::wake`](crate::Outbound::wake)).
     Queued(u64),
 }
 

@@ -92,7 +92,7 @@ pub fn wake(waking: &impl Waking, end: &End, waiter: WaiterId) {
     };
     let known = waking.with(|wakers| wakers.known(&owner)).flatten();
     match known.or_else(find) {
-        Some(Known::Queued(number)) => return end.ring(number),
+        Some(Known::Queued(number)) => return end.wake_queued(number),
         Some(Known::Own(waker)) if waking.ring(&waker) => return,
         Some(Known::Own(_)) => {
             // Its sleeper is gone.

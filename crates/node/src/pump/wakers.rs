@@ -25,7 +25,7 @@ impl Wakers {
         if let Some(at) = self.found.iter().position(|(known, _)| *known == waiter) {
             match &self.found[at].1 {
                 FarWaker::Queued(number) => {
-                    outbound.ring(*number);
+                    outbound.wake(*number);
                     return true;
                 }
                 FarWaker::Own(waker) if waker.wake() => return true,

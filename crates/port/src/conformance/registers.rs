@@ -137,7 +137,7 @@ pub(super) fn bells<C: Cable>(rig: &mut Rig<C>) {
     let window = Outbound::map(&outbound).expect("a program maps it");
     let ring = |waker: &FarWaker| match waker {
         FarWaker::Own(waker) => assert!(waker.wake()),
-        FarWaker::Queued(number) => window.ring(*number),
+        FarWaker::Queued(number) => window.wake(*number),
     };
     let imported = rig.cable.b().import_waker(handle, word).expect("was announced").expect("there is room");
     for round in 1..20 {
@@ -174,7 +174,7 @@ pub(super) fn bells<C: Cable>(rig: &mut Rig<C>) {
         other => panic!("{other:?}"),
     }
     if let FarWaker::Queued(number) = imported {
-        window.ring(number ^ 1);
+        window.wake(number ^ 1);
         sleeper.sleep(Some(&SHORTLY));
         assert!(!sleeper.clear(), "a number that was never given wakes a sleeper");
     }

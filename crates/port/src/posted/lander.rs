@@ -251,15 +251,15 @@ fn obey(shared: &Shared, schedule: &mut Schedule) -> Option<Vec<(u64, Ticket)>> 
 
 /// Wakes the sleepers whose wakes have landed, and tells the port of its own tickets.
 fn report(shared: &Shared, landed: &mut Vec<Ticket>) {
-    let mut rung = Vec::new();
+    let mut woken = Vec::new();
     landed.retain(|ticket| match ticket {
         Ticket::Wake(number) => {
-            rung.push(*number);
+            woken.push(*number);
             false
         }
         _ => true,
     });
-    shared.wakers.ring(rung);
+    shared.wakers.wake(woken);
     if !landed.is_empty() {
         shared.desk().landed.append(landed);
         // Fails only if the counter is full, and then the descriptor is readable.

@@ -218,7 +218,7 @@ impl Schedule {
                 self.floor = self.floor.max(lane.latest);
                 return lane.fence(entry.end);
             }
-            What::Ring(number) => {
+            What::Wake(number) => {
                 lane.pass(entry.end);
                 return self.put_ticket(entry.stored_at, Ticket::Wake(number));
             }

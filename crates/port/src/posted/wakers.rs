@@ -42,7 +42,7 @@ impl Wakers {
     }
 
     /// Wakes the sleepers with these numbers, each once. Writers may name numbers that were never given.
-    pub(super) fn ring(&self, mut numbers: Vec<u64>) {
+    pub(super) fn wake(&self, mut numbers: Vec<u64>) {
         numbers.sort_unstable();
         numbers.dedup();
         for number in numbers {
@@ -90,12 +90,12 @@ mod tests {
         let (wakers, sleeper) = (Wakers::default(), Receiver::new().unwrap());
         let number = wakers.keep(sleeper.waker().unwrap()).unwrap();
         assert_eq!(wakers.keep(sleeper.waker().unwrap()), Some(number), "one is enough");
-        wakers.ring(vec![number.wrapping_add(1), 0]);
+        wakers.wake(vec![number.wrapping_add(1), 0]);
         assert!(!sleeper.clear());
-        wakers.ring(vec![number; 1000]);
+        wakers.wake(vec![number; 1000]);
         assert_eq!(std::iter::from_fn(|| rustix::io::read(&sleeper, &mut [0; 16]).ok()).count(), 1);
         wakers.clear();
-        wakers.ring(vec![number]);
+        wakers.wake(vec![number]);
         assert!(!sleeper.clear());
     }
 
@@ -107,7 +107,7 @@ mod tests {
         for _ in 0..KEPT + 10 {
             assert!(wakers.keep(Receiver::new().unwrap().waker().unwrap()).is_some());
         }
-        wakers.ring(vec![number]);
+        wakers.wake(vec![number]);
         assert!(stays.clear());
         let all: Vec<_> = (0..KEPT).map(|_| Receiver::new().unwrap()).collect();
         let kept = all.iter().filter(|sleeper| wakers.keep(sleeper.waker().unwrap()).is_some()).count();

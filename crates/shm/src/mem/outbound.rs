@@ -108,9 +108,9 @@ impl Outbound {
 
     /// Wakes the sleeper whose waker has this number at the port, behind all that was stored before; only where stores go through a queue.
     #[cold]
-    pub fn ring(&self, number: u64) {
+    pub fn wake(&self, number: u64) {
         if let Some(queue) = &self.queue {
-            queue.ring(number);
+            queue.wake(number);
         }
     }
 

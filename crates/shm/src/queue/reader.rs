@@ -1,8 +1,8 @@
 //! The lander's end of a queue.
 
 use super::{
-    ASLEEP, DATA, DEAD, DEPTH, DEPTH_MIN, FENCE, FREED, HEAD, HELD_UP, RING, ROOM, STORE, TAIL, WAKE, WANTED,
-    WORDS, entry_len, place,
+    ASLEEP, DATA, DEAD, DEPTH, DEPTH_MIN, FENCE, FREED, HEAD, HELD_UP, ROOM, STORE, TAIL, WAKE, WAKING,
+    WANTED, WORDS, entry_len, place,
 };
 use crate::copy;
 use crate::mapping::{MapError, Mapping};
@@ -67,7 +67,7 @@ pub enum What {
     /// A store fence.
     Fence,
     /// Wakes the sleeper whose waker has this number, which the lander must look up: any writer may name any.
-    Ring(u64),
+    Wake(u64),
 }
 
 impl Reader {
@@ -146,7 +146,7 @@ impl Reader {
                 end.map(|_| What::Store { offset, len }).ok_or(Garbage)
             }
             FENCE if len == 0 => Ok(What::Fence),
-            RING if len == 0 => Ok(What::Ring(offset)),
+            WAKING if len == 0 => Ok(What::Wake(offset)),
             _ => Err(Garbage),
         }
     }

@@ -40,11 +40,11 @@ fn land_all(reader: &mut Reader) -> Vec<What> {
 fn posted_wake_is_an_entry_behind_what_was_stored() {
     let (out, mut reader, inb, _) = queue();
     out.store_u64(64, 7);
-    out.ring(u64::MAX);
+    out.wake(u64::MAX);
     out.store_fence();
-    out.ring(5);
+    out.wake(5);
     let store = What::Store { offset: 64, len: 8 };
-    assert_eq!(land_all(&mut reader), [store, What::Ring(u64::MAX), What::Fence, What::Ring(5)]);
+    assert_eq!(land_all(&mut reader), [store, What::Wake(u64::MAX), What::Fence, What::Wake(5)]);
     assert_eq!(inb.load_u64(64), 7);
 }
 

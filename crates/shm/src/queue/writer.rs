@@ -1,8 +1,8 @@
 //! The writers' end of a queue.
 
 use super::{
-    ASLEEP, BATCH, DATA, DEAD, DEPTH, DEPTH_MIN, FENCE, FENCED, FREED, HEAD, HELD_UP, LOCK, PIECE, RING,
-    ROOM, STORE, TAIL, WAKE, WANTED, WORDS, entry_len, now, place,
+    ASLEEP, BATCH, DATA, DEAD, DEPTH, DEPTH_MIN, FENCE, FENCED, FREED, HEAD, HELD_UP, LOCK, PIECE, ROOM,
+    STORE, TAIL, WAKE, WAKING, WANTED, WORDS, entry_len, now, place,
 };
 use crate::lock::{SharedLock, forget_busy};
 use crate::mapping::{MapError, Mapping};
@@ -36,7 +36,7 @@ enum What<'a> {
     Store(usize, &'a [u8]),
     Fence,
     /// A wake, by the number of a waker.
-    Ring(u64),
+    Wake(u64),
 }
 
 /// Outcome of an attempt to append.
@@ -79,8 +79,8 @@ impl Writer {
     }
 
     /// Wakes the sleeper whose waker has this number at the port, behind what was stored before.
-    pub(crate) fn ring(&self, number: u64) {
-        self.append(What::Ring(number));
+    pub(crate) fn wake(&self, number: u64) {
+        self.append(What::Wake(number));
     }
 
     /// Whether the last entry is a fence.
@@ -134,7 +134,7 @@ impl Writer {
             What::Store(offset, bytes) => (offset, bytes),
             What::Fence if self.is_fenced() => return Put::Done,
             What::Fence => return self.put_entry(FENCE, 0, &[]),
-            What::Ring(number) => return self.put_entry(RING, number, &[]),
+            What::Wake(number) => return self.put_entry(WAKING, number, &[]),
         };
         let kind = if waited { STORE | HELD_UP } else { STORE };
         let mut done = 0;
@@ -237,7 +237,7 @@ impl What<'_> {
     fn least_room(&self) -> usize {
         match self {
             Self::Store(_, bytes) => entry_len(bytes.len().min(PIECE)),
-            Self::Fence | Self::Ring(_) => HEAD,
+            Self::Fence | Self::Wake(_) => HEAD,
         }
     }
 
@@ -248,7 +248,7 @@ impl What<'_> {
                 let entries = bytes.len().div_ceil(PIECE);
                 (entries * HEAD + bytes.len().next_multiple_of(8)).min(depth / 4)
             }
-            Self::Fence | Self::Ring(_) => HEAD,
+            Self::Fence | Self::Wake(_) => HEAD,
         }
     }
 }
