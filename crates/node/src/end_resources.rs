@@ -317,9 +317,11 @@ impl EndResources {
 
     /// Whether the newest circuit leads by the cable at `port`, and moves bytes now. Programs count the bytes, and may lie.
     pub(crate) fn is_busy_by(&mut self, port: PortId, now: Duration) -> bool {
+        if self.segments.back().and_then(|segments| segments.port) != Some(port) {
+            return false;
+        }
         let moved = self.traffic();
-        let is_there = self.port_traffic(&moved).0 == Some(port);
-        is_there && self.pace.look(now, moved.tx_bytes.wrapping_add(moved.rx_bytes))
+        self.pace.look(now, moved.tx_bytes.wrapping_add(moved.rx_bytes))
     }
 
     /// Payload that went by the newest circuit, and its port, as [`Self::port_traffic`]; it counts for that one no more.

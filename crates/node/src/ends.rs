@@ -53,7 +53,7 @@ impl Ends {
         if self.all.len() > LOOKED_AT {
             return 0;
         }
-        self.all.values_mut().filter_map(|end| end.is_busy_by(port, now).then_some(())).count()
+        self.all.values_mut().map(|end| usize::from(end.is_busy_by(port, now))).sum()
     }
 
     /// The segments of an end's newest circuit.

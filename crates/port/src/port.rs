@@ -160,7 +160,8 @@ pub trait Port: Send {
     fn forget_wakers(&mut self, _word: u64) {}
 
     /// Imports a waker under a handle of the peer, of a wake event whose wakes contain `word`; `None` if this port has
-    /// no wakers, or no room for one: then the daemons forward wakes. A wake by it never blocks.
+    /// no wakers, or no room for one: then the daemons forward wakes. A wake by a descriptor never blocks; one
+    /// by a queue waits for room as a store does.
     ///
     /// # Errors
     /// [`PortError::NotThere`] if the peer exported no such waker within a few milliseconds; [`PortError::Down`].

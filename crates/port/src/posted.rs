@@ -164,8 +164,6 @@ impl PostedPort {
             match ticket {
                 Ticket::Doorbell(bits) => self.inner.ring_peer_doorbell(bits),
                 Ticket::Scratchpad { index, value } => self.inner.write_peer_scratchpad(index, value),
-                // The lander wakes by itself.
-                Ticket::Wake(_) => {}
             }
         }
     }

@@ -159,8 +159,12 @@ impl End {
         self.generations.newest().segments.outbound.store_u32(ORDER, 1);
     }
 
-    /// When the record at the front was sent, to be ordered by `crosslane_wire::record::rank`; 0 if unknown.
+    /// When the record at the front was sent, to be ordered by `crosslane_wire::record::rank`; 0 if unknown, or if another machine's
+    /// clock says so.
     pub fn stamp_of_front(&self) -> u32 {
+        if !self.has_near_writer() {
+            return 0;
+        }
         let walk = self.shared().consumer.glance().and_then(|front| self.walk(front));
         walk.map_or(0, |walk| walk.cursor().stamp(walk.inbound()))
     }

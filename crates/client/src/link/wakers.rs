@@ -82,8 +82,11 @@ pub fn wake(waking: &impl Waking, end: &End, waiter: WaiterId) {
         session: waking.session(),
     };
     let find = || {
+        let queued = end.queued();
         let waker = match end.find_waker(waiter)? {
             FarWaker::Own(waker) => Known::Own(waking.keep(waker)),
+            // A stream that has moved meanwhile has another queue, or none.
+            FarWaker::Queued(_) if queued.is_none() || end.queued() != queued => return None,
             FarWaker::Queued(number) => Known::Queued(number),
         };
         let before = waking.with(|wakers| wakers.keep(owner, waker.clone()));

@@ -143,9 +143,13 @@ impl Flow {
         self.consumer.consume().map_err(Fault::From)
     }
 
-    /// Forwards stamps unchanged. A record that its writer did not stamp yet gets this host's time.
+    /// Forwards stamps unchanged. A record that its writer did not stamp yet, or by another machine's clock, gets this host's time.
     fn stamp(&self, from: &Side) {
-        let stamp = if self.order == 0 { 0 } else { self.consumer.cursor().stamp(&from.leg.inbound) };
+        let stamp = if self.order == 0 || !from.leg.inbound.is_near() {
+            0
+        } else {
+            self.consumer.cursor().stamp(&from.leg.inbound)
+        };
         if stamp == 0 {
             self.producer.stamp(self.order != 0);
         } else {

@@ -68,7 +68,7 @@ impl Inside {
     pub fn poll_tickets(&self) -> impl Iterator<Item = u32> + use<> {
         self.lander.landed().into_iter().filter_map(|ticket| match ticket {
             Ticket::Doorbell(number) => Some(number),
-            Ticket::Scratchpad { .. } | Ticket::Wake(_) => None,
+            Ticket::Scratchpad { .. } => None,
         })
     }
 

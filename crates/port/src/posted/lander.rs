@@ -202,10 +202,12 @@ fn run(shared: &Shared, mut schedule: Schedule) {
         let time = now();
         let took = schedule.scan(time, tickets);
         let now_landed = schedule.land(time, &mut landed);
-        if let Some(now_landed) = &now_landed {
-            shared.landed.add(now_landed);
+        let has_landed = now_landed.is_some();
+        if let Some(now_landed) = now_landed {
+            shared.landed.add(&now_landed);
+            shared.wakers.wake(now_landed.wakes);
         }
-        if now_landed.is_some() || took {
+        if has_landed || took {
             report(shared, &mut landed);
             if armed {
                 schedule.disarm();
@@ -249,17 +251,7 @@ fn obey(shared: &Shared, schedule: &mut Schedule) -> Option<Vec<(u64, Ticket)>> 
     Some(tickets)
 }
 
-/// Wakes the sleepers whose wakes have landed, and tells the port of its own tickets.
 fn report(shared: &Shared, landed: &mut Vec<Ticket>) {
-    let mut woken = Vec::new();
-    landed.retain(|ticket| match ticket {
-        Ticket::Wake(number) => {
-            woken.push(*number);
-            false
-        }
-        _ => true,
-    });
-    shared.wakers.wake(woken);
     if !landed.is_empty() {
         shared.desk().landed.append(landed);
         // Fails only if the counter is full, and then the descriptor is readable.

@@ -31,8 +31,6 @@ pub(super) enum Ticket {
     Doorbell(u32),
     /// A word for a scratchpad.
     Scratchpad { index: usize, value: u32 },
-    /// A sleeper to wake, by the number of its waker.
-    Wake(u64),
 }
 
 /// All stores that are under way.
@@ -72,7 +70,9 @@ struct Lane {
 enum Landing {
     /// A part of entry number `index` of a lane becomes visible.
     Piece { lane: u64, index: u64, entry: Entry, from: usize, len: usize },
-    /// A register write, or a wake.
+    /// Entry number `index` of a lane wakes the sleeper whose waker has this number.
+    Wake { lane: u64, index: u64, number: u64 },
+    /// A register write.
     Ticket(Ticket),
 }
 
@@ -91,6 +91,8 @@ pub(super) struct Landed {
     pub(super) late: u64,
     /// The most that any was behind its time, ns.
     pub(super) worst: u64,
+    /// Sleepers to wake, by the numbers of their wakers.
+    pub(super) wakes: Vec<u64>,
 }
 
 impl Landed {
@@ -204,7 +206,10 @@ impl Schedule {
         for (at, _, taken) in taken {
             match taken {
                 Taken::Entry(lane, entry) => self.plan(lane, entry),
-                Taken::Ticket(ticket) => self.put_ticket(at, ticket),
+                Taken::Ticket(ticket) => {
+                    let due = self.register_due(at);
+                    self.put(due, Landing::Ticket(ticket));
+                }
             }
         }
         any
@@ -218,12 +223,15 @@ impl Schedule {
                 self.floor = self.floor.max(lane.latest);
                 return lane.fence(entry.end);
             }
-            What::Wake(number) => {
-                lane.pass(entry.end);
-                return self.put_ticket(entry.stored_at, Ticket::Wake(number));
+            What::Wake(waker) => {
+                // Its room is free when it has landed, so that a queue has no more of them under way than it holds.
+                let index = lane.next_index();
+                lane.open.push_back((entry.end, 1));
+                let due = self.register_due(entry.stored_at);
+                return self.put(due, Landing::Wake { lane: number, index, number: waker });
             }
         };
-        let index = lane.landed + lane.open.len() as u64;
+        let index = lane.next_index();
         let (mut from, mut pieces) = (0, Vec::new());
         while from < len {
             let part = self.pace.cut(offset + from, len - from).clamp(1, len - from);
@@ -242,10 +250,9 @@ impl Schedule {
         pieces.into_iter().for_each(|(due, piece)| self.put(due, piece));
     }
 
-    /// Behind all stores that were taken before.
-    fn put_ticket(&mut self, at: u64, ticket: Ticket) {
-        let due = self.pace.lands_at(at, size_of::<u32>(), false).max(self.latest);
-        self.put(due, Landing::Ticket(ticket));
+    /// When a write to a register lands: behind all stores that were taken before.
+    fn register_due(&mut self, at: u64) -> u64 {
+        self.pace.lands_at(at, size_of::<u32>(), false).max(self.latest)
     }
 
     fn put(&mut self, due: u64, landing: Landing) {
@@ -270,6 +277,12 @@ impl Schedule {
             let landed = landed.get_or_insert_with(Landed::default);
             match first.remove() {
                 Landing::Ticket(ticket) => tickets.push(ticket),
+                Landing::Wake { lane, index, number } => {
+                    if let Some(lane) = self.lanes.get_mut(&lane) {
+                        lane.has_landed(index, now);
+                        landed.wakes.push(number);
+                    }
+                }
                 Landing::Piece { lane, index, entry, from, len } => {
                     if let Some(lane) = self.lanes.get_mut(&lane) {
                         lane.reader.land(&entry, from, len);
@@ -295,13 +308,13 @@ impl Lane {
     /// Entries behind this one do not land before the cable's floor.
     fn fence(&mut self, end: u64) {
         self.lines.clear();
-        self.pass(end);
-    }
-
-    /// The entry that ends here has no bytes that land.
-    fn pass(&mut self, end: u64) {
         self.open.push_back((end, 0));
         self.free();
+    }
+
+    /// Number of the next entry.
+    fn next_index(&self) -> u64 {
+        self.landed + self.open.len() as u64
     }
 
     /// When a piece lands whose own delay ends at `due`: not before earlier stores to its lines.
