@@ -122,8 +122,11 @@ fn streams_take_the_way_that_is_not_busy() {
     assert_eq!(hops(&lab), [1, 2]);
     // The stream on the longer way sends, the other one is a program's idle connection.
     let (state, _) = first[1].near.state.as_ref().unwrap();
-    state.counters.tx_bytes.store(100_000_000, Relaxed);
-    let _more = streams(&lab, 2, 2);
+    let more = std::iter::repeat_with(|| {
+        state.counters.tx_bytes.fetch_add(1 << 40, Relaxed);
+        join(&lab, 2)
+    });
+    let _more: Vec<_> = more.take(2).collect();
     assert_eq!(hops(&lab), [1, 1, 1, 2]);
 }
 

@@ -35,6 +35,25 @@ fn step_all(schedule: &mut Schedule, mut look: impl FnMut(&[Ticket])) {
     }
 }
 
+#[test]
+fn posted_wake_lands_behind_stores_and_keeps_its_room_until_then() {
+    let mut schedule = schedule(7, true);
+    let (out, seen) = segment(&mut schedule, place(1));
+    out.store_u64(64, 9);
+    out.wake(5);
+    out.wake(6);
+    assert!(schedule.scan(now(), Vec::new()));
+    let open = |schedule: &Schedule| schedule.lanes.values().map(|lane| lane.open.len()).sum::<usize>();
+    assert_eq!((open(&schedule), seen.load_u64(64)), (3, 0), "nothing has landed, so nothing is free");
+    let mut wakes = Vec::new();
+    while let Some(due) = schedule.next_due() {
+        let landed = schedule.land(due, &mut Vec::new()).unwrap();
+        assert!(landed.wakes.is_empty() || seen.load_u64(64) == 9, "a wake overtook a store");
+        wakes.extend(landed.wakes);
+    }
+    assert_eq!((wakes, open(&schedule)), (vec![5, 6], 0));
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// A word of its own.
