@@ -84,17 +84,16 @@ impl Policy {
             let epoch = self.agreement(way.port).filter(|_| !self.is_late(way.port, now))?.epoch;
             Some((Path { port: way.port, epoch, hops: way.hops, pumps: 0 }, route))
         });
-        let mut usable: Vec<_> = usable.collect();
+        let usable: Vec<_> = usable.collect();
         // Only where there is a choice are the ends looked at.
-        if usable.len() > 1 {
-            usable.sort_by_cached_key(|(path, _)| {
-                let first = if self.ways.spread == Spread::All { 0 } else { path.hops };
-                let busy = resources.busy(path.port);
-                (first, busy, self.circuits.load_of(path.port), path.hops, path.port)
-            });
-        }
+        let choice = usable.len() > 1;
+        let mut cost = |path: &Path| {
+            let first = if self.ways.spread == Spread::All { 0 } else { path.hops };
+            let busy = if choice { resources.busy(path.port) } else { 0 };
+            (first, busy, self.circuits.load_of(path.port), path.hops, path.port)
+        };
         let why = if owed { Refusal::Timeout } else { Refusal::NoRoute };
-        usable.into_iter().next().ok_or(why)
+        usable.into_iter().min_by_key(|(path, _)| cost(path)).ok_or(why)
     }
 
     /// Sends `Open` for an end's new channel.
