@@ -119,12 +119,14 @@ impl End {
         self.shared.kept.grow_requested.store(1, Relaxed);
     }
 
-    /// With the lock of sending: doubles the retention ring, if that was requested and is possible.
+    /// With the lock of sending: doubles the retention ring, if that is possible, and was requested or stores of this end take time to land: there
+    /// as much is under way as the cables and the hosts between hold, and a cache gains nothing.
     #[cold]
     fn lengthen(&self, tx: &Generation, kept: &Retention) -> Result<bool, Violation> {
         let shared = &self.shared.kept;
         let (cap, from, to) = (self.keeping_cap()?, shared.from.load(Relaxed), shared.to.load(Relaxed));
-        if shared.grow_requested.swap(0, Relaxed) == 0 || cap >= Self::keeping_max(tx) {
+        let wanted = shared.grow_requested.swap(0, Relaxed) != 0 || tx.segments.posted_out_ns > 0;
+        if !wanted || cap >= Self::keeping_max(tx) {
             return Ok(false);
         }
         let mut bytes = vec![0; usize::try_from(to.saturating_sub(from).min(cap)).unwrap_or(0)];

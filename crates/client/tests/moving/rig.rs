@@ -67,6 +67,8 @@ pub(crate) struct Host {
     view: Mutex<Option<StateView>>,
     pub(crate) status: AtomicU32,
     client: bool,
+    /// What segments say of how long a store may be under way, ns. Here they land at once.
+    posted_ns: u32,
     generations: Mutex<Vec<Memory>>,
     shelf: &'static Shelf,
     /// Far buffers that its program has asked for.
@@ -90,7 +92,7 @@ impl core::fmt::Debug for Memory {
 }
 
 impl Memory {
-    fn segments(&self) -> Segments {
+    fn segments(&self, posted_ns: u32) -> Segments {
         let len = segment_len(self.ring_max);
         Segments {
             generation: self.number,
@@ -101,8 +103,8 @@ impl Memory {
             outbound: Outbound::sealed(&self.outbound, len).unwrap(),
             way: if self.retained { Way::RELAYED } else { Way::DIRECT },
             retention: Some(Retention::map(&self.retention).unwrap()),
-            posted_out_ns: 0,
-            posted_in_ns: 0,
+            posted_out_ns: posted_ns,
+            posted_in_ns: posted_ns,
         }
     }
 }
@@ -112,7 +114,7 @@ impl Daemon for Host {
         let all = self.generations.lock().unwrap();
         let next = all.iter().find(|memory| memory.number > generation).ok_or(ResumeError::Never)?;
         let newest = Some(next.number) == all.last().map(|last| last.number);
-        let segments = next.segments();
+        let segments = next.segments(self.posted_ns);
         Ok(Next {
             segments,
             newest,
@@ -144,12 +146,13 @@ impl Daemon for Host {
 }
 
 impl Host {
-    fn new(client: bool, shelf: &'static Shelf) -> &'static Self {
+    fn new(client: bool, posted_ns: u32, shelf: &'static Shelf) -> &'static Self {
         let (_, memory) = SharedState::create().unwrap();
         Box::leak(Box::new(Self {
             view: Mutex::new(Some(StateView::new(memory).unwrap())),
             status: AtomicU32::new(0),
             client,
+            posted_ns,
             generations: Mutex::new(Vec::new()),
             shelf,
             asked: AtomicU32::new(0),
@@ -166,7 +169,7 @@ impl Host {
             tuple: Tuple { client: address(1), server: address(2) },
             client: self.client,
             status: 0,
-            segments: self.generations.lock().unwrap()[generation].segments(),
+            segments: self.generations.lock().unwrap()[generation].segments(self.posted_ns),
             state: SharedState::open(self.state()).unwrap(),
         }
     }
@@ -261,8 +264,13 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn new(ring_max: u64, retained: bool) -> Self {
+        Self::with_stores(ring_max, retained, 0)
+    }
+
+    /// As [`Self::new`], where stores may be under way so long, ns.
+    pub(crate) fn with_stores(ring_max: u64, retained: bool, posted_ns: u32) -> Self {
         let shelf: &'static Shelf = Box::leak(Box::default());
-        let hosts = [Host::new(true, shelf), Host::new(false, shelf)];
+        let hosts = [true, false].map(|client| Host::new(client, posted_ns, shelf));
         add(hosts, 0, ring_max, retained, [0, 0]);
         Self { ends: hosts.map(Host::begin), hosts, moves: 0 }
     }

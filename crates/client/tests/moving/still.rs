@@ -195,6 +195,18 @@ fn retention_stays_short_while_the_reader_takes_what_comes() {
 }
 
 #[test]
+fn retention_grows_freely_where_stores_are_under_way() {
+    let rig = Rig::with_stores(4 * RETENTION, true, 1000);
+    let mut sent = 0;
+    while let Ok(count) = send(&rig.ends[0], &bytes(sent, 100_000)) {
+        sent += count as u64;
+        rig.ends[0].request_grow();
+    }
+    assert!(sent <= RETENTION && sent > RETENTION - 100_000, "{sent}");
+    assert_eq!(read_all(&rig.ends[1]), bytes(0, usize::try_from(sent).unwrap()));
+}
+
+#[test]
 fn sleepers_are_rung_where_the_stream_goes_on() {
     let rig = Rig::new(RING_MAX, true);
     let [client, server] = &rig.ends;
