@@ -7,7 +7,8 @@
 //!   0x0010  LOCK         see `lock`
 //!   0x0038  DEAD    u32  1: no more stores land; beside TAIL, so that a lander that looks at many queues reads one line of each
 //!   0x003c  DEPTH   u32  most bytes of entries that may be under way; 0: as many as there is room for
-//!   0x0040  ASLEEP  u32  1: the lander sleeps, or is about to: a writer that stores must wake it
+//!   0x0040  ASLEEP  u32  not 0: the lander sleeps, or is about to: a writer that stores must wake it, and then clears this, if it is the
+//!                        same number still (the lander takes another one for each sleep)
 //!   0x0044  WAKE    u32  futex of the lander
 //!   0x0080  FREED   u64  end of the last entry whose room is free again; stored by the lander
 //!   0x0088  WANTED  u32  bytes of room that a writer waits for; when there are as many the lander makes it 0 and wakes the writers
@@ -47,7 +48,7 @@ const HEAD: usize = 24;
 /// Most bytes stored by one entry: a larger store becomes several entries.
 pub(crate) const PIECE: usize = 2048;
 /// Most bytes that a writer stores while it holds the lock once.
-pub(crate) const BATCH: usize = 4 * PIECE;
+const LOCKED: usize = 16 * PIECE;
 
 const TAIL: usize = 0x00;
 const FENCED: usize = 0x08;

@@ -1,34 +1,52 @@
 //! Delay of a thread's signals.
 
+use core::cell::Cell;
 use core::mem::MaybeUninit;
 
-/// The thread's signal mask before all signals were blocked: they stay pending until [`Masked::end`].
+thread_local! {
+    /// Whether this thread has all signals blocked as long as it lives.
+    static FOR_GOOD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Blocks all signals of this thread as long as it lives: other threads handle them. [`Masked`] then costs no system call.
+pub fn block_for_good() {
+    let _ = Masked::new();
+    FOR_GOOD.set(true);
+}
+
+/// The thread's signal mask before all signals were blocked: they stay pending until [`Masked::end`]. `None` where they are blocked for good.
 #[derive(Debug)]
-pub struct Masked(libc::sigset_t);
+pub struct Masked(Option<libc::sigset_t>);
 
 impl Masked {
     /// Blocks all signals from now on.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "it does something")]
     pub fn new() -> Self {
+        if FOR_GOOD.get() {
+            return Self(None);
+        }
         let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
         // SAFETY: both are filled by the calls; a mask that is valid never fails.
         unsafe {
             libc::sigfillset(all.as_mut_ptr());
             libc::sigemptyset(before.as_mut_ptr());
             libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-            Self(before.assume_init())
+            Self(Some(before.assume_init()))
         }
     }
 
     /// Restores the mask, which delivers pending signals.
     pub fn end(&self) {
-        // SAFETY: a mask that the kernel filled.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, core::ptr::null_mut()) };
+        if let Some(before) = &self.0 {
+            // SAFETY: a mask that the kernel filled.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, core::ptr::null_mut()) };
+        }
     }
 
     /// Whether a signal is pending that was not blocked before.
     pub fn any_waits(&self) -> bool {
+        let Some(before) = &self.0 else { return false };
         let mut waiting = MaybeUninit::uninit();
         // SAFETY: filled by the calls; signal numbers are in range.
         unsafe {
@@ -36,8 +54,7 @@ impl Masked {
             libc::sigpending(waiting.as_mut_ptr());
             let waiting = waiting.assume_init();
             (1..=64).any(|signal| {
-                libc::sigismember(&raw const waiting, signal) == 1
-                    && libc::sigismember(&raw const self.0, signal) == 0
+                libc::sigismember(&raw const waiting, signal) == 1 && libc::sigismember(before, signal) == 0
             })
         }
     }
@@ -66,5 +83,26 @@ mod tests {
         assert!(masked.any_waits() && HEARD.load(SeqCst) == 0);
         masked.end();
         assert_eq!(HEARD.load(SeqCst), 1);
+    }
+
+    #[test]
+    fn signals_blocked_for_good_stay_so() {
+        let blocked = || {
+            let mut mask = MaybeUninit::uninit();
+            // SAFETY: filled by the call.
+            unsafe {
+                libc::pthread_sigmask(libc::SIG_SETMASK, core::ptr::null(), mask.as_mut_ptr());
+                libc::sigismember(mask.as_ptr(), libc::SIGUSR1) == 1
+            }
+        };
+        let thread = std::thread::spawn(move || {
+            assert!(!blocked());
+            block_for_good();
+            let masked = Masked::new();
+            masked.end();
+            blocked() && !masked.any_waits()
+        });
+        assert!(thread.join().unwrap());
+        assert!(!blocked(), "of one thread only");
     }
 }

@@ -13,6 +13,7 @@ use super::circuit::Circuit;
 use super::poller::{Poller, Ring};
 use super::report::{Report, Reports};
 use crate::eventfd;
+use crosslane_shm::signals::block_for_good;
 use crosslane_shm::wake::FarWaker;
 use crosslane_wire::WaiterId;
 use rustix::event::Timespec;
@@ -89,6 +90,7 @@ impl Worker {
 
     /// Pumps until the daemon's thread has dropped its sender of orders.
     pub(super) fn run(mut self) {
+        block_for_good();
         let mut rounds = 0_u32;
         while self.obey() {
             if self.hot.is_empty() {

@@ -8,7 +8,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_pcie::Cable;
 use crosslane_shm::queue::{Reader, Waker, now, sleep, sleep_exactly};
-use crosslane_shm::signals::Masked;
+use crosslane_shm::signals::block_for_good;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -193,7 +193,7 @@ impl Drop for Lander {
 /// Makes stores land until told to end.
 fn run(shared: &Shared, mut schedule: Schedule) {
     // Signals are handled by the daemon's other threads.
-    let _signals = Masked::new();
+    block_for_good();
     sleep_exactly();
     let (mut armed, mut busy_at, mut landed) = (false, now(), Vec::new());
     loop {

@@ -17,6 +17,8 @@ const AT_ONCE: usize = 1024;
 const LINES: usize = 16 * 1024;
 /// Stores of a cable with a rate that land within so long, ns, land together: a sleep for each would take more than one processor has.
 const TOGETHER: u64 = 60_000;
+/// Room that writers are told of at once while more lands, bytes: each telling may wake them.
+const FREED: u64 = 64 << 10;
 /// Where there are more queues than one sleep can wait for, those that were not used for so long, ns, are not waited for at all: each
 /// costs the kernel some 100 ns of every sleep.
 const IDLE: u64 = 1_000_000_000;
@@ -64,6 +66,9 @@ struct Lane {
     open: VecDeque<(u64, usize)>,
     /// Number of entries before those.
     landed: u64,
+    /// Where the last entry ends that has landed, and how much of the room before it the writers were told of.
+    free: u64,
+    told: u64,
 }
 
 /// What happens at a landing time.
@@ -113,7 +118,8 @@ impl Schedule {
     pub(super) fn add(&mut self, place: Place, mut reader: Reader) {
         reader.arm();
         let (lines, open) = (HashMap::new(), VecDeque::new());
-        let lane = Lane { place, reader, used_at: now(), latest: 0, lines, open, landed: 0 };
+        let used_at = now();
+        let lane = Lane { place, reader, used_at, latest: 0, lines, open, landed: 0, free: 0, told: 0 };
         let number = self.next_number();
         self.lanes.insert(number, lane);
         self.awaited.insert(0, number);
@@ -269,27 +275,41 @@ impl Schedule {
     /// Lands what is due at `now`, ns, and adds the tickets that are due; `None` if nothing is. Perhaps not all.
     pub(super) fn land(&mut self, now: u64, tickets: &mut Vec<Ticket>) -> Option<Landed> {
         let mut landed = None;
+        let mut touched = Vec::new();
         for _ in 0..AT_ONCE {
             let Some(first) = self.under_way.first_entry().filter(|first| first.key().0 <= now) else {
                 break;
             };
             let behind = now - first.key().0;
             let landed = landed.get_or_insert_with(Landed::default);
-            match first.remove() {
-                Landing::Ticket(ticket) => tickets.push(ticket),
+            let (number, index) = match first.remove() {
+                Landing::Ticket(ticket) => {
+                    tickets.push(ticket);
+                    continue;
+                }
                 Landing::Wake { lane, index, number } => {
-                    if let Some(lane) = self.lanes.get_mut(&lane) {
-                        lane.has_landed(index, now);
+                    if self.lanes.contains_key(&lane) {
                         landed.wakes.push(number);
                     }
+                    (lane, index)
                 }
                 Landing::Piece { lane, index, entry, from, len } => {
                     if let Some(lane) = self.lanes.get_mut(&lane) {
                         lane.reader.land(&entry, from, len);
-                        lane.has_landed(index, now);
                         landed.add(len as u64, behind);
                     }
+                    (lane, index)
                 }
+            };
+            let Some(lane) = self.lanes.get_mut(&number) else { continue };
+            lane.has_landed(index, now);
+            if touched.last() != Some(&number) {
+                touched.push(number);
+            }
+        }
+        for number in touched {
+            if let Some(lane) = self.lanes.get_mut(&number) {
+                lane.tell();
             }
         }
         landed
@@ -310,6 +330,7 @@ impl Lane {
         self.lines.clear();
         self.open.push_back((end, 0));
         self.free();
+        self.tell();
     }
 
     /// Number of the next entry.
@@ -337,16 +358,23 @@ impl Lane {
         }
     }
 
-    /// Frees the room of entries that have landed.
+    /// Tells the writers how much room is free.
+    fn tell(&mut self) {
+        if self.told != self.free {
+            self.told = self.free;
+            self.reader.free(self.free);
+        }
+    }
+
+    /// Frees the room of entries that have landed; the writers are [told](Self::tell) now or later.
     fn free(&mut self) {
-        let mut end = None;
         while let Some((at, 0)) = self.open.front() {
-            end = Some(*at);
+            self.free = *at;
             self.open.pop_front();
             self.landed += 1;
         }
-        if let Some(end) = end {
-            self.reader.free(end);
+        if self.free - self.told >= FREED {
+            self.tell();
         }
         if self.open.is_empty() {
             self.lines.clear();

@@ -91,19 +91,12 @@ impl Outbound {
     /// `source` is valid for loads of `len` bytes, which do not overlap this mapping.
     #[inline]
     pub(crate) unsafe fn copy_shared(&self, offset: usize, source: *const u8, len: usize) {
-        let copied = match self.mapping.place(offset, len) {
-            Some(target) => {
-                // SAFETY: in range, and the caller's promise.
-                unsafe { copy::copy(Strategy::Cached, target, source, len) };
-                Ok(())
-            }
-            None => self.post_by(offset, len, |at, piece| {
-                // SAFETY: as above, of a part of it.
-                unsafe { copy::from_shared(piece, source.add(at)) };
-                Ok(())
-            }),
-        };
-        debug_assert!(copied.is_ok());
+        match self.mapping.place(offset, len) {
+            // SAFETY: in range, and the caller's promise.
+            Some(target) => unsafe { copy::copy(Strategy::Cached, target, source, len) },
+            // SAFETY: the caller's promise.
+            None => unsafe { self.queue(offset, len).store_shared(offset, source, len) },
+        }
     }
 
     /// Wakes the sleeper whose waker has this number at the port, behind all that was stored before; only where stores go through a queue.
@@ -141,7 +134,7 @@ impl Outbound {
         if len <= queue::PIECE {
             return store_by::<{ queue::PIECE }>(queue, offset, len, &mut fill);
         }
-        store_by::<{ queue::BATCH }>(queue, offset, len, &mut fill)
+        store_by::<BATCH>(queue, offset, len, &mut fill)
     }
 
     /// Executes a store fence where memory is not coherent.
@@ -154,6 +147,9 @@ impl Outbound {
         }
     }
 }
+
+/// Most bytes on the stack by which a program's bytes are stored into a queue.
+const BATCH: usize = 4 * queue::PIECE;
 
 /// Stores `len` bytes that `fill` copies, by way of `N` bytes on the stack: not in the queue itself, whose lock would be held while a page of
 /// the program's is fetched.

@@ -32,6 +32,8 @@ pub struct Reader {
     held_up_until: u64,
     /// Value of WAKE before the lander last looked for entries.
     pub(super) seen: u32,
+    /// Value of ASLEEP when the lander last was about to sleep; never 0.
+    asleep: u32,
 }
 
 /// The queue contains an entry that no honest writer appends, or its writers gave it up.
@@ -89,7 +91,7 @@ impl Reader {
 
     fn leading_to(queue: impl AsFd, memory: Arc<Mapping>) -> Result<Self, MapError> {
         let mapping = Mapping::new(queue, super::LEN)?;
-        Ok(Self { mapping, memory, taken: 0, freed: 0, last: 0, held_up_until: 0, seen: 0 })
+        Ok(Self { mapping, memory, taken: 0, freed: 0, last: 0, held_up_until: 0, seen: 0, asleep: 1 })
     }
 
     /// Takes the next entry, if it was stored at time `until` (ns) or before.
@@ -211,7 +213,8 @@ impl Reader {
     /// From now on the writers wake the lander. Look for entries once more before a [`sleep`](super::sleep()).
     pub fn arm(&mut self) {
         self.seen = self.mapping.word32(WAKE).load(Acquire);
-        self.mapping.word32(ASLEEP).store(1, Relaxed);
+        self.asleep = self.asleep.wrapping_add(1).max(1);
+        self.mapping.word32(ASLEEP).store(self.asleep, Relaxed);
         fence(SeqCst);
     }
 

@@ -49,6 +49,23 @@ fn posted_wake_is_an_entry_behind_what_was_stored() {
 }
 
 #[test]
+fn posted_lander_is_woken_once_for_each_sleep() {
+    let (out, mut reader, _, _) = queue();
+    let woken = |reader: &Reader| reader.wake_word().load(Relaxed);
+    out.store_u64(64, 1);
+    assert_eq!(woken(&reader), 0, "it does not sleep");
+    for sleep in 1..4 {
+        reader.arm();
+        (0..5).for_each(|value| out.store_u64(64, value));
+        assert_eq!(woken(&reader), sleep);
+    }
+    reader.arm();
+    reader.disarm();
+    out.store_u64(64, 1);
+    assert_eq!(woken(&reader), 3);
+}
+
+#[test]
 fn posted_stores_are_seen_once_they_landed_and_not_before() {
     let (out, mut reader, inb, _) = queue();
     assert_eq!(Store::len(&out) as u64, SEGMENT);

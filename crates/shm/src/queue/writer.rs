@@ -1,13 +1,15 @@
 //! The writers' end of a queue.
 
 use super::{
-    ASLEEP, BATCH, DATA, DEAD, DEPTH, DEPTH_MIN, FENCE, FENCED, FREED, HEAD, HELD_UP, LOCK, PIECE, ROOM,
+    ASLEEP, DATA, DEAD, DEPTH, DEPTH_MIN, FENCE, FENCED, FREED, HEAD, HELD_UP, LOCK, LOCKED, PIECE, ROOM,
     STORE, TAIL, WAKE, WAKING, WANTED, WORDS, entry_len, now, place,
 };
+use crate::copy::{self, Strategy};
 use crate::lock::{SharedLock, forget_busy};
 use crate::mapping::{MapError, Mapping};
 use crate::segment::Segment;
 use crate::signals::Masked;
+use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::fence;
 use rustix::io::Errno;
@@ -21,6 +23,10 @@ const SPINS: u32 = 200;
 /// Longest sleep for room, ns.
 const NAP: i64 = 10_000_000;
 
+/// No bytes.
+const NOTHING: Source<'static> =
+    Source { at: core::ptr::NonNull::dangling().as_ptr(), len: 0, mapped: PhantomData };
+
 /// A queue as its writers see it.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -33,10 +39,18 @@ pub(crate) struct Writer {
 #[derive(Clone, Copy, Debug)]
 enum What<'a> {
     /// Bytes for an offset of the segment, as one entry or several.
-    Store(usize, &'a [u8]),
+    Store(usize, Source<'a>),
     Fence,
     /// A wake, by the number of a waker.
     Wake(u64),
+}
+
+/// Bytes that stay mapped for `'a`, and may be shared memory, which changes meanwhile.
+#[derive(Clone, Copy, Debug)]
+struct Source<'a> {
+    at: *const u8,
+    len: usize,
+    mapped: PhantomData<&'a [u8]>,
 }
 
 /// Outcome of an attempt to append.
@@ -68,7 +82,16 @@ impl Writer {
 
     /// Stores `bytes` at `offset`, inside the segment: as one entry or several, which land later.
     pub(crate) fn store(&self, offset: usize, bytes: &[u8]) {
-        self.append(What::Store(offset, bytes));
+        // SAFETY: borrowed as long as the call.
+        unsafe { self.store_shared(offset, bytes.as_ptr(), bytes.len()) }
+    }
+
+    /// As [`Self::store`], of `len` bytes that may be shared memory.
+    ///
+    /// # Safety
+    /// `source` is valid for loads of `len` bytes, which do not overlap the queue.
+    pub(crate) unsafe fn store_shared(&self, offset: usize, source: *const u8, len: usize) {
+        self.append(What::Store(offset, Source { at: source, len, mapped: PhantomData }));
     }
 
     /// No store after this call lands before a store that came before it.
@@ -97,7 +120,7 @@ impl Writer {
             match (self.try_append(what, waited), &mut what) {
                 (Put::Done | Put::Dead, _) => return,
                 (Put::Part(len), What::Store(offset, bytes)) => {
-                    (*offset, *bytes) = (*offset + len, &bytes[len..]);
+                    (*offset, *bytes) = (*offset + len, bytes.part(len, bytes.len - len));
                     until = None;
                     continue;
                 }
@@ -133,30 +156,31 @@ impl Writer {
         let (offset, bytes) = match what {
             What::Store(offset, bytes) => (offset, bytes),
             What::Fence if self.is_fenced() => return Put::Done,
-            What::Fence => return self.put_entry(FENCE, 0, &[]),
-            What::Wake(number) => return self.put_entry(WAKING, number, &[]),
+            What::Fence => return self.put_entry(FENCE, 0, NOTHING),
+            What::Wake(number) => return self.put_entry(WAKING, number, NOTHING),
         };
         let kind = if waited { STORE | HELD_UP } else { STORE };
         let mut done = 0;
-        for piece in bytes.chunks(PIECE).take(BATCH / PIECE) {
+        while done < bytes.len.min(LOCKED) {
+            let piece = bytes.part(done, PIECE.min(bytes.len - done));
             match self.put_entry(kind, (offset + done) as u64, piece) {
-                Put::Done => done += piece.len(),
+                Put::Done => done += piece.len,
                 Put::Full if done > 0 => return Put::Part(done),
                 other => return other,
             }
         }
-        if done == bytes.len() { Put::Done } else { Put::Part(done) }
+        if done == bytes.len { Put::Done } else { Put::Part(done) }
     }
 
-    fn put_entry(&self, kind: u32, offset: u64, bytes: &[u8]) -> Put {
-        let (tail, len) = (self.mapping.word64(TAIL).load(Relaxed), entry_len(bytes.len()));
+    fn put_entry(&self, kind: u32, offset: u64, bytes: Source<'_>) -> Put {
+        let (tail, len) = (self.mapping.word64(TAIL).load(Relaxed), entry_len(bytes.len));
         let Some(room) = self.room(tail).filter(|_| self.mapping.word32(DEAD).load(Relaxed) == 0) else {
             return Put::Dead;
         };
         if len > room {
             return Put::Full;
         }
-        let head = [offset, bytes.len() as u64 | u64::from(kind) << 32, now()];
+        let head = [offset, bytes.len as u64 | u64::from(kind) << 32, now()];
         for (word, at) in head.into_iter().zip((tail..).step_by(8)) {
             self.mapping.word64(place(at)).store(word, Relaxed);
         }
@@ -185,21 +209,25 @@ impl Writer {
         if depth < DEPTH_MIN { DATA } else { usize::try_from(depth).map_or(DATA, |depth| depth.min(DATA)) }
     }
 
-    fn copy_in(&self, position: u64, bytes: &[u8]) {
+    fn copy_in(&self, position: u64, bytes: Source<'_>) {
         let at = place(position);
-        let (first, second) = bytes.split_at(bytes.len().min(WORDS + DATA - at));
-        for (at, part) in [(at, first), (WORDS, second)] {
-            // SAFETY: in range; `bytes` are private memory.
-            unsafe { crate::copy::into_shared(self.mapping.at(at, part.len()), part) };
+        let first = bytes.len.min(WORDS + DATA - at);
+        for (at, part) in [(at, bytes.part(0, first)), (WORDS, bytes.part(first, bytes.len - first))] {
+            let target = self.mapping.at(at, part.len);
+            // SAFETY: in range; the source is mapped, and is not the queue's.
+            unsafe { copy::copy(Strategy::Cached, target, part.at, part.len) };
         }
     }
 
     fn wake_lander(&self) {
-        // Only the lander clears ASLEEP: if this writer is killed here, the next one wakes the lander.
-        if self.mapping.word32(ASLEEP).load(Relaxed) != 0 {
+        let asleep = self.mapping.word32(ASLEEP);
+        let sleep = asleep.load(Relaxed);
+        if sleep != 0 {
             let wake = self.mapping.word32(WAKE);
             wake.fetch_add(1, Release);
             let _ = futex::wake(wake, futex::Flags::empty(), 1);
+            // Behind the wake: if this writer is killed before, the next one wakes the lander. It may be in another sleep by now, of another number.
+            let _ = asleep.compare_exchange(sleep, 0, Relaxed, Relaxed);
         }
     }
 
@@ -232,21 +260,29 @@ impl Writer {
     }
 }
 
+impl Source<'_> {
+    /// `len` of the bytes from byte `from`, which is not behind the last.
+    fn part(self, from: usize, len: usize) -> Self {
+        assert!(from <= self.len && len <= self.len - from, "not a part of the source");
+        Self { at: self.at.wrapping_add(from), len, ..self }
+    }
+}
+
 impl What<'_> {
     /// Bytes of room without which nothing of it can be appended.
     fn least_room(&self) -> usize {
         match self {
-            Self::Store(_, bytes) => entry_len(bytes.len().min(PIECE)),
+            Self::Store(_, bytes) => entry_len(bytes.len.min(PIECE)),
             Self::Fence | Self::Wake(_) => HEAD,
         }
     }
 
-    /// Bytes of room that are worth a wake: for all that is left, or a quarter of `depth`, since each sleep costs two system calls.
+    /// Bytes of room that are worth a wake: for all that is left, or half of `depth`, since each sleep costs two system calls.
     fn room_wanted(&self, depth: usize) -> usize {
         match self {
             Self::Store(_, bytes) => {
-                let entries = bytes.len().div_ceil(PIECE);
-                (entries * HEAD + bytes.len().next_multiple_of(8)).min(depth / 4)
+                let entries = bytes.len.div_ceil(PIECE);
+                (entries * HEAD + bytes.len.next_multiple_of(8)).min(depth / 2)
             }
             Self::Fence | Self::Wake(_) => HEAD,
         }
