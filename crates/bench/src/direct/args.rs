@@ -20,7 +20,7 @@ Behind them, over the narrowest of the cables: one stream through two and three 
 two programs between neighbours in a ring of three, by both ways round (all_ways) beside the shortest, by turns.
 Ratios are above 1 where Crosslane is better. Bars: direct has 0.95 of the limit, sockets 0.9, through several cables
 0.85, both ways round 1.8 times the shortest, where this machine keeps up with the cable: where more than 5 % of the
-bytes landed more than 250 us late, the figure has no bar, and a note says so. Times one way are those of this machine's sleeping threads, mostly.
+bytes landed more than 250 us late, a figure that misses its bar has none, and a note says so. Times one way are those of this machine's sleeping threads, mostly.
 Needs iperf3 and sockperf. With --out FILE a run that was interrupted goes on where it was, from FILE.partial.";
 
 /// `crosslane bench direct-vs-tcp`: direct access, sockets and TCP by generation and lanes, on timed cables (study 1).

@@ -71,7 +71,7 @@ impl Carried {
         let time = |at: usize| Some(column(&self.times, at, MEDIAN)?.scaled(0.5));
         let sockets =
             Figure::new(SOCKETS, &case, Unit::MegabytesPerSecond, rate(0)).against(LIMIT, limit(cable));
-        let sockets = held(sockets, self.late, LIMIT, SOCKETS_BAR);
+        let sockets = held(sockets, self.late, SOCKETS_BAR);
         let ip = Figure::new(IP, &case, Unit::MegabytesPerSecond, rate(1)).against(LIMIT, limit(cable));
         let echo = Figure::new(ECHO, &case, Unit::Microseconds, time(0)).against(LIMIT, least(cable));
         vec![
