@@ -236,8 +236,13 @@ mod tests {
 
     #[test]
     fn status_says_where_a_cable_was_faster_than_this_machine() {
-        let of =
-            |late_bytes| Pacing { cable: "gen1 x1".to_owned(), landed_bytes: 200, late_bytes, worst_us: 3.0 };
+        let of = |late_bytes| Pacing {
+            cable: "gen1 x1".to_owned(),
+            landed_bytes: 200,
+            late_bytes,
+            worst_us: 3.0,
+            acknowledged_bytes: 0,
+        };
         assert_eq!(kept(&of(1)), "as gen1 x1");
         assert_eq!(kept(&of(26)), "as gen1 x1, too slow: 13 % late");
     }

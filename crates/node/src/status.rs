@@ -248,6 +248,7 @@ fn pacing_of(kept: crosslane_port::Pacing) -> Pacing {
         landed_bytes: kept.landed_bytes,
         late_bytes: kept.late_bytes,
         worst_us: kept.worst_ns as f64 / 1000.0,
+        acknowledged_bytes: kept.acknowledged_bytes,
     }
 }
 

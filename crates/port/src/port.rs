@@ -226,6 +226,8 @@ pub struct Pacing {
     pub late_bytes: u64,
     /// The most that any of them was behind its time, ns.
     pub worst_ns: u64,
+    /// Bytes of the other direction whose acknowledgements went in between.
+    pub acknowledged_bytes: u64,
 }
 
 impl Pacing {

@@ -88,7 +88,7 @@ impl Stores {
                 return Err(PortError::Delay(least, most));
             }
             Timing::Drawn(least, most) => Box::new(Drawn::new(self.seed, (least, most))),
-            Timing::Cable(cable) => Box::new(Timed(Direction::new(cable, self.seed))),
+            Timing::Cable(cable) => Box::new(Timed::new(cable, self.seed)),
         };
         Lander::new(pace, self.combine)
     }
@@ -206,8 +206,12 @@ impl Port for PostedPort {
         self.deliver();
         let event = self.inner.poll_event();
         self.forget_freed();
-        if let Some(Event::LinkDown(_)) = event {
-            self.lander.reset();
+        match (&event, self.stores.timing) {
+            (Some(Event::LinkDown(_)), _) => self.lander.reset(),
+            (Some(Event::LinkUp), Timing::Cable(_)) => {
+                self.inner.carried().into_iter().for_each(|carried| self.lander.link(carried));
+            }
+            _ => {}
         }
         event
     }

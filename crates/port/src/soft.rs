@@ -20,6 +20,8 @@ mod share;
 mod socket;
 mod upkeep;
 
+pub(crate) use registers::Carried;
+
 use crate::port::{DOORBELLS, SCRATCHPADS};
 use crate::translation::{Translation, check_len};
 use crate::{DownReason, Event, Info, Port, PortError};
@@ -107,6 +109,11 @@ impl SoftPort {
         self.await_announced(|link| link.has_waker(handle).then_some(()))?;
         let taken = self.live()?.take_waker(handle).ok_or(PortError::NotThere)?;
         Ok(taken.and_then(|socket| Waker::of(socket.into_owned(), word).ok()))
+    }
+
+    /// How much has landed in either direction, as both sides tell each other, of the link that is up.
+    pub(crate) fn carried(&self) -> Option<Carried> {
+        self.link.as_ref()?.carried()
     }
 
     /// Ranges that the peer has freed since the last call in this life.

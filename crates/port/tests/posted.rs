@@ -97,6 +97,51 @@ fn posted_conforms_with_any_delay_and_write_combining() {
     conformance::run(|| Posted::new(stores((0, 1_000_000), true)));
 }
 
+fn timed(cable: &str) -> Stores {
+    Stores { timing: Timing::Cable(cable.parse().unwrap()), seed: 1, combine: true }
+}
+
+#[test]
+fn timed_port_conforms() {
+    conformance::run(|| Posted::new(timed("gen3 x4, errors 1e-9")));
+}
+
+#[test]
+fn timed_port_acknowledges_what_its_peer_has_carried() {
+    let (_dir, path) = cable_path();
+    let (mut a, mut b, memory, window) = joined(&path, timed("gen4 x8"));
+    let acknowledged = |port: &PostedPort| port.pacing().unwrap().acknowledged_bytes;
+    (0..32).for_each(|_| window.write(8, &[7; 32 << 10]));
+    window.store_fence();
+    window.store_u64(0, 1);
+    until("they land", || memory.load_u64(0) == 1);
+    let look = |a: &mut PostedPort, b: &mut PostedPort| {
+        // A lander looks when it has something to do.
+        b.write_peer_scratchpad(0, 1);
+        let _ = (a.poll_event(), b.poll_event());
+    };
+    until("b counts them", || {
+        look(&mut a, &mut b);
+        acknowledged(&b) == a.pacing().unwrap().landed_bytes
+    });
+    let carried = acknowledged(&b);
+    assert!(carried > 1 << 20, "{carried}");
+    a.set_link(false);
+    until("both see it", || {
+        let _ = (a.poll_event(), b.poll_event());
+        !a.is_up() && !b.is_up()
+    });
+    a.set_link(true);
+    until_up(&mut a, &mut b);
+    let before = a.read_scratchpad(0);
+    look(&mut a, &mut b);
+    until("b has looked", || {
+        look(&mut a, &mut b);
+        a.read_scratchpad(0) != before
+    });
+    assert_eq!(acknowledged(&b), carried, "another life of the link begins at nothing");
+}
+
 /// Both ends, up, and a segment of B's as A stores into it.
 fn joined(path: &Path, stores: Stores) -> (PostedPort, PostedPort, Inbound, Outbound) {
     let mut a = PostedPort::listen(config(path, stores)).unwrap();

@@ -113,6 +113,8 @@ pub struct Pacing {
     pub late_bytes: u64,
     /// The most that any of them was behind its time, us.
     pub worst_us: f64,
+    /// Bytes of the other direction whose acknowledgements went in between.
+    pub acknowledged_bytes: u64,
 }
 
 impl Pacing {

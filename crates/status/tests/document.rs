@@ -73,7 +73,7 @@ fn whole() -> Status {
 }
 
 fn pacing() -> Pacing {
-    Pacing { cable: text("gen1 x1"), landed_bytes: 1, late_bytes: 1, worst_us: 1.0 }
+    Pacing { cable: text("gen1 x1"), landed_bytes: 1, late_bytes: 1, worst_us: 1.0, acknowledged_bytes: 1 }
 }
 
 fn circuit() -> Circuit {

@@ -3,6 +3,7 @@
 use super::pace::Pace;
 use super::schedule::{Landed, Place, Schedule, Ticket};
 use super::wakers::Wakers;
+use crate::soft::Carried;
 use crate::{Pacing, PortError};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -49,6 +50,8 @@ struct Tally {
     bytes: AtomicU64,
     late: AtomicU64,
     worst: AtomicU64,
+    /// Bytes of the peer's stores that were acknowledged.
+    acknowledged: AtomicU64,
 }
 
 impl Tally {
@@ -69,6 +72,7 @@ struct Desk {
 
 #[derive(Debug)]
 enum Order {
+    Link(Carried),
     Add(Place, Box<Reader>),
     AddBeside(Place, OwnedFd),
     Remove(Place),
@@ -112,6 +116,11 @@ impl Lander {
         self.shared.report.as_fd()
     }
 
+    /// The link is up: acknowledgements of what the peer's stores carry take time of this direction from now on.
+    pub(super) fn link(&self, carried: Carried) {
+        self.shared.order(Order::Link(carried));
+    }
+
     /// Makes the stores of this queue land from now on.
     pub(super) fn add(&self, place: Place, reader: Reader) {
         self.shared.order(Order::Add(place, Box::new(reader)));
@@ -144,12 +153,13 @@ impl Lander {
 
     /// How well the times of `cable` were kept.
     pub(super) fn pacing(&self, cable: Cable) -> Pacing {
-        let Tally { bytes, late, worst } = &self.shared.landed;
+        let Tally { bytes, late, worst, acknowledged } = &self.shared.landed;
         Pacing {
             cable,
             landed_bytes: bytes.load(Relaxed),
             late_bytes: late.load(Relaxed),
             worst_ns: worst.load(Relaxed),
+            acknowledged_bytes: acknowledged.load(Relaxed),
         }
     }
 
@@ -200,6 +210,7 @@ fn run(shared: &Shared, mut schedule: Schedule) {
         let value = shared.waker.value();
         let Some(tickets) = obey(shared, &mut schedule) else { return };
         let time = now();
+        shared.landed.acknowledged.fetch_add(schedule.acknowledge(time), Relaxed);
         let took = schedule.scan(time, tickets);
         let now_landed = schedule.land(time, &mut landed);
         let has_landed = now_landed.is_some();
@@ -234,6 +245,7 @@ fn obey(shared: &Shared, schedule: &mut Schedule) -> Option<Vec<(u64, Ticket)>> 
     let mut desk = shared.desk();
     for order in std::mem::take(&mut desk.orders) {
         match order {
+            Order::Link(carried) => schedule.link(carried),
             Order::Add(place, reader) => schedule.add(place, *reader),
             Order::AddBeside(place, queue) => schedule.add_beside(place, &queue),
             Order::Remove(place) => schedule.remove(place),

@@ -1,6 +1,6 @@
 //! The time at which a store lands.
 
-use crosslane_pcie::{Direction, NANOSECOND};
+use crosslane_pcie::{Cable, Direction, Limits, NANOSECOND};
 use fastrand::Rng;
 
 /// The timing of a cable. Called for each piece of each store, in the order in which they were stored: so an
@@ -12,6 +12,13 @@ pub(crate) trait Pace: Send {
     /// When a piece of `len` bytes lands that was stored at `stored_at`, ns; not earlier than that. The order of stores
     /// may make it land later. `held_up`: its writer stores as fast as room is made ([`crosslane_shm::queue::Entry`]).
     fn lands_at(&mut self, stored_at: u64, len: usize, held_up: bool) -> u64;
+
+    /// The other direction has carried `bytes` more by `now`, ns, as its side says, which may be lying: what acknowledges them goes in between.
+    /// Returns how many of them count.
+    fn acknowledge(&mut self, bytes: u64, now: u64) -> u64 {
+        let _ = (bytes, now);
+        0
+    }
 
     /// Whether no piece lands before an earlier one, so that nobody need keep the order of stores to one line.
     fn in_order(&self) -> bool {
@@ -53,7 +60,23 @@ impl Pace for Drawn {
 }
 
 /// The times of a cable of PCIe.
-pub(super) struct Timed(pub(super) Direction);
+pub(super) struct Timed {
+    direction: Direction,
+    /// Bytes a second that a direction carries.
+    rate: f64,
+    /// When the other direction was last asked for what it has carried, ns.
+    asked_at: u64,
+}
+
+/// Most bytes that the other direction may have carried at once: what lies in queues lands late, and together.
+const AT_ONCE: u64 = 1 << 20;
+
+impl Timed {
+    /// Of this cable, with nothing on it; `seed`: of its bit errors.
+    pub(super) fn new(cable: Cable, seed: u64) -> Self {
+        Self { direction: Direction::new(cable, seed), rate: Limits(&cable).payload(false), asked_at: 0 }
+    }
+}
 
 impl Pace for Timed {
     /// What a queue's entry holds, 2 KB, lands together.
@@ -65,8 +88,22 @@ impl Pace for Timed {
     /// long as this machine takes to wake the two.
     fn lands_at(&mut self, stored_at: u64, len: usize, held_up: bool) -> u64 {
         let stored_at = stored_at.saturating_mul(NANOSECOND);
-        let ready = if held_up { stored_at.min(self.0.free()) } else { stored_at };
-        self.0.send_all(ready, len as u64).landed.div_ceil(NANOSECOND)
+        let ready = if held_up { stored_at.min(self.direction.free()) } else { stored_at };
+        self.direction.send_all(ready, len as u64).landed.div_ceil(NANOSECOND)
+    }
+
+    /// No more than a direction carries in the time since the last call.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a bound"
+    )]
+    fn acknowledge(&mut self, bytes: u64, now: u64) -> u64 {
+        let since = now.saturating_sub(std::mem::replace(&mut self.asked_at, now));
+        let counts = bytes.min((self.rate * since as f64 / 1e9) as u64 + AT_ONCE);
+        self.direction.acknowledge_all(counts);
+        counts
     }
 
     fn in_order(&self) -> bool {
@@ -77,12 +114,11 @@ impl Pace for Timed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crosslane_pcie::{Cable, Limits};
 
     #[test]
     fn timed_stores_take_as_long_as_on_their_cable() {
         let cable: Cable = "gen3 x4, dma".parse().unwrap();
-        let mut pace = Timed(Direction::new(cable, 1));
+        let mut pace = Timed::new(cable, 1);
         let mut last = 0;
         // A write of 16 MB, as a program stores it: as fast as memory.
         for _ in 0..8192 {
@@ -99,6 +135,25 @@ mod tests {
         // A line at rest.
         let landed = pace.lands_at(2_000_000_000, 64, false);
         assert_eq!(landed - 2_000_000_000, Limits(&cable).latency(64).div_ceil(NANOSECOND));
+    }
+
+    #[test]
+    fn timed_stores_leave_room_for_acknowledgements_of_the_other_direction() {
+        let cable: Cable = "gen1 x4".parse().unwrap();
+        let (mut pace, limits) = (Timed::new(cable, 1), Limits(&cable));
+        let (mut last, mut both) = (0, 0_u64);
+        // Both directions are full: each carries as much as the other.
+        for _ in 0..8192 {
+            last = pace.lands_at(0, 2048, true);
+            both += pace.acknowledge(2048, last);
+        }
+        assert_eq!(both, 16 << 20);
+        let ours = both as f64 * 1e9 / last as f64;
+        assert!((ours / limits.payload(true) - 1.0).abs() < 0.01, "{ours} of {}", limits.payload(true));
+        assert!(limits.payload(true) < 0.99 * limits.payload(false));
+        // A peer that lies keeps this direction for as long as it carries its own bytes, no longer.
+        let counts = pace.acknowledge(u64::MAX, last + 1_000_000);
+        assert!((counts - AT_ONCE) as f64 <= limits.payload(false) / 1000.0, "{counts}");
     }
 
     #[test]

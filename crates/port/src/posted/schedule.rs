@@ -6,6 +6,7 @@
 
 use super::pace::{LINE, Pace};
 use crate::Pacing;
+use crate::soft::Carried;
 use crosslane_shm::queue::{Entry, Garbage, QUEUES_MAX, Reader, What, now};
 use crosslane_wire::SegmentRange;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -50,6 +51,17 @@ pub(super) struct Schedule {
     latest: u64,
     /// Last number given to a lane or a landing.
     number: u64,
+    /// What the link has carried, where acknowledgements take time.
+    link: Option<Link>,
+}
+
+/// What a link has carried since it came up.
+struct Link {
+    carried: Carried,
+    /// Bytes of the peer's stores, as it said last.
+    by_peer: u64,
+    /// Bytes of this side's stores that have landed.
+    landed: u64,
 }
 
 /// A queue.
@@ -111,7 +123,8 @@ impl Landed {
 impl Schedule {
     pub(super) fn new(pace: Box<dyn Pace>, combine: bool) -> Self {
         let (lanes, under_way) = (BTreeMap::new(), BTreeMap::new());
-        Self { pace, combine, lanes, awaited: Vec::new(), under_way, floor: 0, latest: 0, number: 0 }
+        let awaited = Vec::new();
+        Self { pace, combine, lanes, awaited, under_way, floor: 0, latest: 0, number: 0, link: None }
     }
 
     /// Adds a queue, armed, in case the others are.
@@ -144,6 +157,22 @@ impl Schedule {
     pub(super) fn clear(&mut self) {
         self.lanes.clear();
         self.under_way.clear();
+        self.link = None;
+    }
+
+    /// The link is up, and the two sides tell each other what it carries.
+    pub(super) fn link(&mut self, carried: Carried) {
+        let by_peer = carried.by_peer();
+        self.link = Some(Link { carried, by_peer, landed: 0 });
+    }
+
+    /// Gives acknowledgements and credits for what the peer's stores have carried since the last call their time on the wire; returns how many
+    /// bytes those were.
+    pub(super) fn acknowledge(&mut self, now: u64) -> u64 {
+        let Some(link) = &mut self.link else { return 0 };
+        let by_peer = link.carried.by_peer();
+        let news = by_peer.wrapping_sub(std::mem::replace(&mut link.by_peer, by_peer));
+        if news > 0 { self.pace.acknowledge(news, now) } else { 0 }
     }
 
     /// The queues whose writers wake the lander.
@@ -311,6 +340,10 @@ impl Schedule {
             if let Some(lane) = self.lanes.get_mut(&number) {
                 lane.tell();
             }
+        }
+        if let (Some(link), Some(landed)) = (&mut self.link, &landed) {
+            link.landed += landed.bytes;
+            link.carried.tell(link.landed);
         }
         landed
     }

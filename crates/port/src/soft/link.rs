@@ -2,7 +2,7 @@
 
 use super::descriptor::check_segment;
 use super::frame::{Frame, MAX_WINDOWS, VERSION};
-use super::registers::{OwnPage, PeerPage};
+use super::registers::{Carried, OwnPage, PeerPage};
 use super::share::{Kept, Share};
 use super::socket::{self, Received};
 use crate::DownReason;
@@ -115,6 +115,11 @@ impl Link {
     /// The register page that this side reads.
     pub(super) fn own(&self) -> &OwnPage {
         &self.own
+    }
+
+    /// What stores have carried, if there is a peer.
+    pub(super) fn carried(&self) -> Option<Carried> {
+        self.peer.as_ref().map(|peer| Carried::new(&self.own, peer))
     }
 
     /// Whether frames wait for room in the socket.

@@ -5,6 +5,7 @@
 //!   0x000  scratchpads of R          16 x u32
 //!   0x040  doorbells that W masks    u32
 //!   0x044  last wake-up that W saw   u32
+//!   0x048  bytes of W's stores that have landed   u64; only on cables with a rate
 //!   0x080  times W rang each of R's  32 x u32
 //! ```
 //! A doorbell is pending while its count differs from the one that R last reported, so no word has two writers. W wakes R
@@ -17,16 +18,18 @@ use crosslane_shm::mem::new_segment;
 use crosslane_shm::{Inbound, Load, MapError, Outbound, Store};
 use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 const LEN: u64 = 4096;
 const MASK: usize = 0x40;
 const SEEN: usize = 0x44;
+const LANDED: usize = 0x48;
 const COUNTS: usize = 0x80;
 
 /// The register page that this side reads.
 #[derive(Debug)]
 pub(super) struct OwnPage {
-    page: Inbound,
+    page: Arc<Inbound>,
     reported: [u32; DOORBELLS as usize],
 }
 
@@ -34,7 +37,7 @@ impl OwnPage {
     /// A fresh page, and its descriptor for the peer.
     pub(super) fn new() -> Result<(Self, OwnedFd), MapError> {
         let fd = new_segment("crosslane-registers", LEN)?;
-        let page = Inbound::sealed(&fd, LEN)?;
+        let page = Arc::new(Inbound::sealed(&fd, LEN)?);
         Ok((Self { page, reported: [0; DOORBELLS as usize] }, fd))
     }
 
@@ -79,7 +82,7 @@ impl OwnPage {
 /// The peer's register page, for stores.
 #[derive(Debug)]
 pub(super) struct PeerPage {
-    page: Outbound,
+    page: Arc<Outbound>,
     rung: [Cell<u32>; DOORBELLS as usize],
     wakes: Cell<u32>,
 }
@@ -88,7 +91,7 @@ impl PeerPage {
     /// Maps a page that the peer sent, after checking it.
     pub(super) fn map(fd: &impl AsFd) -> Result<Self, String> {
         check_segment(fd, LEN)?;
-        let page = Outbound::sealed(fd, LEN).map_err(|error| error.to_string())?;
+        let page = Arc::new(Outbound::sealed(fd, LEN).map_err(|error| error.to_string())?);
         Ok(Self { page, rung: [const { Cell::new(0) }; DOORBELLS as usize], wakes: Cell::new(0) })
     }
 
@@ -128,6 +131,29 @@ impl PeerPage {
     /// Notes that a wake-up was sent.
     pub(super) fn woke(&self, number: u32) {
         self.wakes.set(number);
+    }
+}
+
+/// How many bytes of stores have landed in either direction since the link came up, as the two sides say.
+#[derive(Clone, Debug)]
+pub(crate) struct Carried {
+    own: Arc<Inbound>,
+    peer: Arc<Outbound>,
+}
+
+impl Carried {
+    pub(super) fn new(own: &OwnPage, peer: &PeerPage) -> Self {
+        Self { own: own.page.clone(), peer: peer.page.clone() }
+    }
+
+    /// Of the peer's stores. Any number: the peer may write what it likes.
+    pub(crate) fn by_peer(&self) -> u64 {
+        self.own.load_u64(LANDED)
+    }
+
+    /// Tells the peer how many of this side's stores have.
+    pub(crate) fn tell(&self, bytes: u64) {
+        self.peer.store_u64(LANDED, bytes);
     }
 }
 
