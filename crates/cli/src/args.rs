@@ -393,6 +393,9 @@ pub(crate) struct UpArgs {
     /// How they are cabled
     #[arg(long, value_enum, default_value = "ring")]
     pub(crate) topology: TopologyArg,
+    /// Cables side by side between two neighbours, 1 to 4: new streams take the one with the fewest busy streams
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) beside: u8,
     /// Name of the lab
     #[arg(long, default_value = "default")]
     pub(crate) name: String,

@@ -209,6 +209,7 @@ fn up_of(args: UpArgs) -> Result<Options> {
         cable_kind: cable_kind_of(&args)?,
         hosts: args.hosts,
         topology,
+        beside: args.beside,
         window: args.window,
         ring_max: args.ring_max,
         spin_us: args.spin_us,

@@ -30,7 +30,7 @@ pub struct Noticed {
 }
 
 impl Lab {
-    /// Pulls the cable between two hosts: a port switches its link off, both daemons see the link go as they see any
+    /// Pulls the cable between two hosts, of several the first that is not pulled: a port switches its link off, both daemons see the link go as they see any
     /// loss, and it stays down, also over restarts of the daemons, until [`Lab::mend`].
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl Lab {
         self.set_cable(one, other, true)
     }
 
-    /// Plugs in again what [`Lab::cut`] pulled.
+    /// Plugs in again what [`Lab::cut`] pulled, of several cables the first that is.
     ///
     /// # Errors
     /// As [`Lab::cut`].
@@ -53,7 +53,7 @@ impl Lab {
     /// # Errors
     /// As [`Lab::cut`].
     pub fn flap(&mut self, one: &str, other: &str) -> Result<(), LabError> {
-        let (_, cable) = self.cable_between(one, other)?;
+        let (_, cable) = self.cable_between(one, other, false)?;
         if self.state.accelerator.is_some() {
             // The keeper has both machines look each time.
             return [true, false]
@@ -67,7 +67,7 @@ impl Lab {
 
     fn set_cable(&mut self, one: &str, other: &str, cut: bool) -> Result<Noticed, LabError> {
         self.refresh()?;
-        let (ends, cable) = self.cable_between(one, other)?;
+        let (ends, cable) = self.cable_between(one, other, !cut)?;
         let changed = self.state.cut.contains(&cable.number) != cut;
         if changed {
             // First the configuration for a daemon that restarts, then the running daemon.
@@ -99,10 +99,15 @@ impl Lab {
         Ok(Noticed { changed, ends: vec![(one, first), (other, second)] })
     }
 
-    /// Two neighbours, and the cable between them.
-    fn cable_between(&self, one: &str, other: &str) -> Result<([HostState; 2], Cable), LabError> {
+    /// Two neighbours, and the cable between them; of several, the first that is in this state.
+    fn cable_between(
+        &self,
+        one: &str,
+        other: &str,
+        is_cut: bool,
+    ) -> Result<([HostState; 2], Cable), LabError> {
         let ends = [self.state.host(one)?, self.state.host(other)?];
-        let cable = self.state.cable(ends[0], ends[1])?;
+        let cable = self.state.cable(ends[0], ends[1], is_cut)?;
         Ok((ends.map(HostState::clone), cable.clone()))
     }
 

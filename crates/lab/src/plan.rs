@@ -14,6 +14,17 @@ pub(crate) const MAX_HOSTS: u8 = 64;
 pub(crate) const MACHINE_CONTROL: &str = "/run/crosslane-machine.sock";
 /// Most cables of a virtual machine: slots of one PCI bus that nothing else has.
 const MOST_CABLES: usize = 8;
+/// Most cables between two neighbours.
+pub(crate) const MOST_BESIDE: u8 = 4;
+/// Most cables of a lab: each has a network of its own beside it.
+const MOST_NUMBER: usize = 254;
+/// Names of a host's ports, by where their cables lead, and of the further cables there.
+const PORTS: [[&str; MOST_BESIDE as usize]; 4] = [
+    ["right", "right2", "right3", "right4"],
+    ["left", "left2", "left3", "left4"],
+    ["down", "down2", "down3", "down4"],
+    ["up", "up2", "up3", "up4"],
+];
 /// Least memory of a virtual machine, MB: a kernel, a daemon, and little for programs.
 const LEAST_MEMORY_MB: u32 = 256;
 
@@ -99,6 +110,8 @@ pub struct Options {
     pub hosts: u8,
     /// How they are cabled.
     pub topology: Topology,
+    /// Cables side by side between two neighbours, 1 to 4.
+    pub beside: u8,
     /// What the cables are.
     pub cable_kind: CableKind,
     /// Inbound memory of each port, as the daemon's `window`; sparse.
@@ -143,6 +156,7 @@ impl Options {
             name: name.to_owned(),
             hosts: 3,
             topology: Topology::Ring,
+            beside: 1,
             cable_kind: CableKind::Soft,
             window: "32G".to_owned(),
             ring_max: None,
@@ -185,7 +199,11 @@ impl Options {
             format!("a pair has 2 hosts, not {hosts}: use --topology ring or chain")
         } else if self.topology == Topology::Torus && rows(hosts) < 2 {
             format!("{hosts} hosts make no rows and columns: use a product, as --hosts 9 for 3 x 3")
-        } else if self.one_way && !goes_round(hosts, &cables(hosts, self.topology)) {
+        } else if !(1..=MOST_BESIDE).contains(&self.beside) {
+            format!("{} cables side by side: there are 1 to {MOST_BESIDE}", self.beside)
+        } else if each(hosts, self.topology).len() * usize::from(self.beside) > MOST_NUMBER {
+            format!("a lab has {MOST_NUMBER} cables at most")
+        } else if self.one_way && !goes_round(hosts, &self.cables()) {
             "--one-way: not every host would reach every other; it takes a ring of 3 hosts or more, or a torus \
              whose rows and columns have as many"
                 .to_owned()
@@ -199,8 +217,16 @@ impl Options {
         Err(LabError::Options(why))
     }
 
+    /// The cables between its hosts: the first ones of all neighbours, then the second ones.
+    pub(crate) fn cables(&self) -> Vec<Cable> {
+        let each = each(self.hosts, self.topology);
+        let ends = (0..self.beside).flat_map(|beside| each.iter().map(move |ends| (*ends, beside)));
+        let cable = |(number, ((a, b, column), beside))| Cable { number, a, b, column, beside };
+        (1..).zip(ends).map(cable).collect()
+    }
+
     fn check_machines(&self, machines: &Machines) -> Result<(), LabError> {
-        let cables = cables(self.hosts, self.topology);
+        let cables = self.cables();
         let most = (1..=self.hosts)
             .map(|host| cables.iter().filter(|cable| cable.other(host).is_some()).count())
             .max();
@@ -226,12 +252,14 @@ impl Options {
 pub struct Cable {
     /// Number from 1.
     pub number: u8,
-    /// Host id of the side that listens, whose port is `right`, or `down`.
+    /// Host id of the side that listens, whose port is `right`, or `down`; of the second cable between two hosts `right2`.
     pub a: u8,
     /// Host id of the side that connects, whose port is `left`, or `up`.
     pub b: u8,
     /// Whether it leads down a column of a torus.
     pub column: bool,
+    /// How many cables between these two come before it.
+    pub beside: u8,
 }
 
 impl Cable {
@@ -253,12 +281,8 @@ impl Cable {
 
     /// What its port of host `host` is called.
     pub fn port_name(&self, host: u8) -> &'static str {
-        match (self.a == host, self.column) {
-            (true, false) => "right",
-            (false, false) => "left",
-            (true, true) => "down",
-            (false, true) => "up",
-        }
+        let leads = usize::from(self.a != host) + 2 * usize::from(self.column);
+        PORTS[leads][usize::from(self.beside) % PORTS[leads].len()]
     }
 
     fn end(&self, host: u8) -> Option<u8> {
@@ -280,15 +304,18 @@ pub(crate) fn address6(host: u8) -> Ipv6Addr {
     Ipv6Addr::new(0xfd86, 0, 0, 0, 0, 0, 0, host.into())
 }
 
-/// The cables between `hosts` hosts. Two hosts in a ring have one cable.
-pub(crate) fn cables(hosts: u8, topology: Topology) -> Vec<Cable> {
+/// The sides of a cable, and whether it leads down a column.
+type Ends = (u8, u8, bool);
+
+/// Between which of `hosts` hosts there are cables. Two hosts in a ring are neighbours once.
+fn each(hosts: u8, topology: Topology) -> Vec<Ends> {
     let all: Vec<u8> = (1..=hosts).collect();
     let pairs = match topology {
         Topology::Ring => ring(&all),
         Topology::Pair | Topology::Chain => chain(&all),
         Topology::Torus => return torus(hosts),
     };
-    numbered(pairs.into_iter().map(|(a, b)| (a, b, false)))
+    pairs.into_iter().map(|(a, b)| (a, b, false)).collect()
 }
 
 /// Rows of a torus of `hosts` hosts: the largest divisor that is no larger than the other one.
@@ -297,13 +324,13 @@ fn rows(hosts: u8) -> u8 {
 }
 
 /// Rows of `h1 h2 h3`, `h4 h5 h6`, ..
-fn torus(hosts: u8) -> Vec<Cable> {
+fn torus(hosts: u8) -> Vec<Ends> {
     let columns = hosts / rows(hosts);
     let row = |first: u8| (first..first + columns).collect::<Vec<u8>>();
     let column = |first: u8| (first..=hosts).step_by(columns.into()).collect::<Vec<u8>>();
     let across = (1..=hosts).step_by(columns.into()).flat_map(|first| ring(&row(first)));
     let down = (1..=columns).flat_map(|first| ring(&column(first)));
-    numbered(across.map(|(a, b)| (a, b, false)).chain(down.map(|(a, b)| (a, b, true))))
+    across.map(|(a, b)| (a, b, false)).chain(down.map(|(a, b)| (a, b, true))).collect()
 }
 
 /// Whether every host reaches every other by cables in one direction, from their sides `a`.
@@ -336,10 +363,6 @@ fn ring(hosts: &[u8]) -> Vec<(u8, u8)> {
     pairs
 }
 
-fn numbered(ends: impl Iterator<Item = (u8, u8, bool)>) -> Vec<Cable> {
-    (1..).zip(ends).map(|(number, (a, b, column))| Cable { number, a, b, column }).collect()
-}
-
 /// The first cable on a shortest way from each host to `to` (index: host id), `None` for `to` itself and for
 /// hosts without a way.
 pub(crate) fn next_cables(hosts: u8, cables: &[Cable], to: u8) -> Vec<Option<Cable>> {
@@ -360,6 +383,10 @@ pub(crate) fn next_cables(hosts: u8, cables: &[Cable], to: u8) -> Vec<Option<Cab
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn cables(hosts: u8, topology: Topology) -> Vec<Cable> {
+        Options { hosts, topology, ..Options::named("ok") }.cables()
+    }
 
     #[test]
     fn plan_ring_closes_and_chain_does_not() {
@@ -388,6 +415,24 @@ mod tests {
     }
 
     #[test]
+    fn plan_cables_side_by_side_have_ports_of_their_own() {
+        let options = Options { beside: 2, ..Options::named("ok") };
+        let cables = options.cables();
+        assert_eq!(cables.iter().map(|it| it.number).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
+        let of = |host: u8| {
+            let own = cables.iter().filter(|cable| cable.other(host).is_some());
+            own.map(|it| (it.port_name(host), it.other(host).expect("end"))).collect::<Vec<_>>()
+        };
+        assert_eq!(of(1), [("right", 2), ("left", 3), ("right2", 2), ("left2", 3)]);
+        assert_eq!(of(3), [("left", 2), ("right", 1), ("left2", 2), ("right2", 1)]);
+        let torus = |hosts, beside| {
+            Options { hosts, beside, topology: Topology::Torus, ..Options::named("ok") }.check()
+        };
+        assert!(torus(9, 4).is_ok() && torus(64, 2).is_err(), "256 cables");
+        assert!(torus(9, 0).is_err() && torus(9, 5).is_err());
+    }
+
+    #[test]
     fn plan_ways_are_the_shortest() {
         let ring = cables(5, Topology::Ring);
         let ways = next_cables(5, &ring, 1);
@@ -400,7 +445,7 @@ mod tests {
 
     #[test]
     fn plan_baseline_addresses_are_the_two_ends() {
-        let cable = Cable { number: 7, a: 3, b: 4, column: false };
+        let cable = Cable { number: 7, a: 3, b: 4, column: false, beside: 0 };
         assert_eq!(cable.baseline(3), Some(Ipv4Addr::new(10, 87, 7, 1)));
         assert_eq!(cable.baseline(4), Some(Ipv4Addr::new(10, 87, 7, 2)));
         assert_eq!(cable.baseline(5), None);

@@ -79,12 +79,14 @@ impl State {
         })
     }
 
-    /// The first cable between two hosts.
+    /// The cable between two hosts; of several, the first that is cut, or the first that is not.
     ///
     /// # Errors
     /// [`LabError::NoCable`].
-    pub fn cable(&self, one: &HostState, other: &HostState) -> Result<&Cable, LabError> {
-        self.cables.iter().find(|cable| cable.other(one.id) == Some(other.id)).ok_or_else(|| {
+    pub fn cable(&self, one: &HostState, other: &HostState, cut: bool) -> Result<&Cable, LabError> {
+        let between = || self.cables.iter().filter(|cable| cable.other(one.id) == Some(other.id));
+        let first = between().find(|cable| self.cut.contains(&cable.number) == cut);
+        first.or_else(|| between().next()).ok_or_else(|| {
             let neighbours = self.cables.iter().filter_map(|cable| cable.other(one.id));
             let neighbours: Vec<String> = neighbours.map(|id| format!("h{id}")).collect();
             LabError::NoCable {

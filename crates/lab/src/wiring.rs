@@ -133,7 +133,11 @@ fn without_ipv6(batch: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Topology, cables};
+    use crate::plan::{Options, Topology};
+
+    fn cables(hosts: u8, topology: Topology) -> Vec<Cable> {
+        Options { hosts, topology, ..Options::named("ok") }.cables()
+    }
 
     #[test]
     fn wiring_has_no_ipv6_where_the_kernel_has_none() {

@@ -2,6 +2,7 @@
 
 mod absence;
 mod announced;
+mod beside;
 mod cable;
 mod daemon;
 mod death;

@@ -5,7 +5,7 @@ use crate::config::Order;
 use crate::folder::{self, Folder};
 use crate::machine::image;
 use crate::namespace::{become_root, inode, new_network};
-use crate::plan::{MACHINE_CONTROL, address, address6, cables};
+use crate::plan::{MACHINE_CONTROL, address, address6};
 use crate::process::Identity;
 use crate::state::{HostState, State};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
@@ -73,7 +73,7 @@ pub(super) fn describe(
         sockets: order.programs.sockets.clone(),
         accelerator: accelerator.map(str::to_owned),
         hosts,
-        cables: cables(order.options.hosts, order.options.topology),
+        cables: order.options.cables(),
         cut: Vec::new(),
     })
 }

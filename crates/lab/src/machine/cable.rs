@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn cable_is_cut_by_the_word_behind_the_magic_number() {
         let folder = tempfile::tempdir().expect("folder");
-        let cable = Cable { number: 3, a: 1, b: 2, column: false };
+        let cable = Cable { number: 3, a: 1, b: 2, column: false, beside: 0 };
         create(folder.path(), &cable).expect("create");
         assert!(create(folder.path(), &cable).is_err(), "a cable of another lab is not taken over");
         let head = || std::fs::read(path(folder.path(), &cable)).expect("read")[..16].to_vec();

@@ -180,7 +180,7 @@ mod tests {
     impl Place {
         fn new() -> Self {
             let folder = tempfile::tempdir().expect("folder");
-            let cable = Cable { number: 1, a: 1, b: 2, column: false };
+            let cable = Cable { number: 1, a: 1, b: 2, column: false, beside: 0 };
             cable::create(folder.path(), &cable).expect("memory");
             let server = Server::new(folder.path(), &cable).expect("server");
             Self { folder, server }
