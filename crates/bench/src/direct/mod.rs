@@ -124,7 +124,7 @@ impl Experiment for DirectVsTcp {
     }
 
     fn conclude(&self, report: &mut Report) {
-        let may_have_bar = [STORES, SOCKETS, several::IN_A_ROW, several::BOTH_WAYS];
+        let may_have_bar = [STORES, SOCKETS, several::IN_A_ROW, several::BOTH_WAYS, several::SIDE_BY_SIDE];
         let fast = report.figures.iter().filter(|figure| {
             may_have_bar.contains(&figure.group.as_str()) && figure.bar.is_none() && figure.sample.is_some()
         });

@@ -1,4 +1,4 @@
-//! Streams over several timed cables: one after the other, and both ways round a ring at once.
+//! Streams over several timed cables: one after the other, both ways round a ring at once, and two side by side.
 
 use super::{LATE, LIMIT, Plan, held, limit, traffic};
 use crate::compare::Outcome;
@@ -17,16 +17,21 @@ pub(super) enum Several {
     InARow(u8),
     /// Streams of two programs between neighbours in a ring of three, by both ways round, beside two by the shortest.
     BothWays,
+    /// Streams of two programs over two cables between the same hosts, beside two over one cable.
+    SideBySide,
 }
 
 /// All of them.
-pub(super) const SEVERAL: [Several; 3] = [Several::InARow(2), Several::InARow(3), Several::BothWays];
+pub(super) const SEVERAL: [Several; 4] =
+    [Several::InARow(2), Several::InARow(3), Several::BothWays, Several::SideBySide];
 
 /// Hosts of the longest row.
 const HOSTS: [&str; 4] = ["h1", "h2", "h3", "h4"];
 pub(super) const IN_A_ROW: &str = "sockets through cables in a row: iperf3, 128 KB";
 pub(super) const BOTH_WAYS: &str = "sockets, both ways round a ring: iperf3, two programs";
+pub(super) const SIDE_BY_SIDE: &str = "sockets, two cables side by side: iperf3, two programs";
 const SHORTEST: &str = "two programs, shortest way";
+const ONE_CABLE: &str = "two programs, one cable";
 /// Least part of the limit through several cables.
 const ROW_BAR: f64 = 0.85;
 /// Least gain by a second way.
@@ -41,6 +46,7 @@ impl Several {
         match self {
             Self::InARow(count) => format!("programs through {count} cables {cable}"),
             Self::BothWays => format!("programs both ways round three cables {cable}"),
+            Self::SideBySide => format!("programs over two cables {cable} side by side"),
         }
     }
 
@@ -52,6 +58,7 @@ impl Several {
         match self {
             Self::InARow(count) => in_a_row(usize::from(count), cable, plan, progress),
             Self::BothWays => both_ways(cable, plan, progress),
+            Self::SideBySide => side_by_side(cable, plan, progress),
         }
     }
 }
@@ -78,22 +85,37 @@ fn both_ways(cable: Cable, plan: &Plan, progress: &ProgressBar) -> Result<Vec<Fi
     let ring = |name, all_ways| {
         up(cable, hosts, Options { topology: Topology::Ring, all_ways, ..place::pair(name) })
     };
-    let (all, shortest) = (ring("ways", true)?, ring("way", false)?);
-    let [by_all, _] = InLab::between(&all, "h1", "h2")?;
-    let [by_shortest, _] = InLab::between(&shortest, "h1", "h2")?;
-    let rates = traffic::runs(&IPERF3_TWO, &[by_all, by_shortest], (plan, progress));
-    let late = traffic::late(&all, hosts).max(traffic::late(&shortest, hosts));
-    place::down(all)?;
-    place::down(shortest)?;
-    Ok(vec![ways_figure(&cable, &rates, late)])
+    let rates = by_turns([ring("ways", true)?, ring("way", false)?], hosts, (plan, progress))?;
+    Ok(vec![ways_figure(BOTH_WAYS, SHORTEST, &cable, &rates)])
 }
 
-fn ways_figure(cable: &Cable, rates: &[Outcome], late: f64) -> Figure {
-    let figure = Figure::new(BOTH_WAYS, cable.to_string(), Unit::MegabytesPerSecond, rate(rates, 0));
-    let figure = figure.against(SHORTEST, rate(rates, 1)).against(LIMIT, limit(cable)).by_turns();
+fn side_by_side(cable: Cable, plan: &Plan, progress: &ProgressBar) -> Result<Vec<Figure>> {
+    let hosts = &HOSTS[..2];
+    let pair = |name, beside| up(cable, hosts, Options { beside, ..place::pair(name) });
+    let rates = by_turns([pair("two", 2)?, pair("one", 1)?], hosts, (plan, progress))?;
+    Ok(vec![ways_figure(SIDE_BY_SIDE, ONE_CABLE, &cable, &rates)])
+}
+
+/// Rates of two programs from h1 to h2 in two labs by turns, and which part of the bytes landed late where it was most.
+fn by_turns(
+    labs: [Lab; 2],
+    hosts: &[&str],
+    (plan, progress): (&Plan, &ProgressBar),
+) -> Result<(Vec<Outcome>, f64)> {
+    let [[first, _], [second, _]] =
+        [InLab::between(&labs[0], "h1", "h2")?, InLab::between(&labs[1], "h1", "h2")?];
+    let rates = traffic::runs(&IPERF3_TWO, &[first, second], (plan, progress));
+    let late = labs.iter().map(|lab| traffic::late(lab, hosts)).fold(0.0, f64::max);
+    labs.into_iter().try_for_each(place::down)?;
+    Ok((rates, late))
+}
+
+fn ways_figure(group: &str, against: &str, cable: &Cable, (rates, late): &(Vec<Outcome>, f64)) -> Figure {
+    let figure = Figure::new(group, cable.to_string(), Unit::MegabytesPerSecond, rate(rates, 0));
+    let figure = figure.against(against, rate(rates, 1)).against(LIMIT, limit(cable)).by_turns();
     let figure = figure.without(traffic::why(rates, 0));
-    // One way has at most the limit, which holds also where the shortest way's bytes were late.
-    if late > LATE { held(figure, late, WAYS_BAR) } else { figure.bar(SHORTEST, WAYS_BAR, None) }
+    // One way has at most the limit, which holds also where its bytes were late.
+    if *late > LATE { held(figure, *late, WAYS_BAR) } else { figure.bar(against, WAYS_BAR, None) }
 }
 
 /// A lab of these hosts, joined by such cables.
@@ -120,7 +142,10 @@ mod tests {
         let row = |share, late| row_figure(2, &cable, &[part(share)], late).meets_bar();
         assert_eq!([row(0.86, 0.0), row(0.84, 0.0), row(0.84, 0.2)], [Some(true), Some(false), None]);
         assert_eq!(row(0.86, 0.2), Some(true), "no byte lands early");
-        let ways = |share, late| ways_figure(&cable, &[part(share), part(0.9)], late).meets_bar();
+        let ways = |share, late| {
+            let rates = (vec![part(share), part(0.9)], late);
+            ways_figure(BOTH_WAYS, SHORTEST, &cable, &rates).meets_bar()
+        };
         assert_eq!([ways(1.7, 0.0), ways(1.5, 0.0), ways(1.5, 0.2)], [Some(true), Some(false), None]);
         assert_eq!([ways(1.7, 0.2), ways(1.85, 0.2)], [None, Some(true)], "against the limit of one cable");
         assert!(row_figure(3, &cable, &[Err("it ended".to_owned())], 0.0).median().is_none());
