@@ -16,7 +16,8 @@ their medium: copper of 1 and 10 m, fibre of 10 and 100 m. Written and read in o
 4 KB; MB/s (10^6), beside the limit of the cable and the kernel's TCP between the same two hosts past it. All cables take
 turns. For each pattern a sentence says what the media differ by, or that there is no difference, as `crosslane compare`
 tells it: what 15 runs can show.
-Needs nbdkit and fio. A GPU's bandwidth, which the study measured too, is not measured.";
+At last the bandwidth between this host's memory and its GPU, if it has one with CUDA's driver, by python3.
+Needs nbdkit and fio.";
 
 /// `crosslane bench media`: copper and fibre under a remote block device, on timed cables (study 5).
 #[derive(Args, Clone, Debug)]

@@ -3,6 +3,7 @@
 
 pub mod args;
 mod block;
+mod gpu;
 
 use crate::figure::{Figure, Report, Sample, Unit};
 use crate::frame::shared::Shared;
@@ -17,7 +18,6 @@ use crosslane_lab::{CableKind, Lab, Posted};
 use crosslane_pcie::{Cable, Limits};
 use crosslane_results::compare::{Comparison, Settings};
 use indicatif::ProgressBar;
-use std::path::Path;
 use std::time::Duration;
 
 /// The cables that are measured if none is named: the study's two, then each as long as it can be. The first is what others are held against.
@@ -26,6 +26,8 @@ const USUAL: [&str; 4] =
 /// Those of a quick run.
 const QUICK: usize = 2;
 const LIMIT: &str = "limit of the cable";
+/// The last step.
+const GPU: &str = "GPU";
 
 /// The options.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,7 +62,7 @@ struct Rig {
     tcp: Device,
 }
 
-/// The experiment: a step for each pattern of access.
+/// The experiment: a step for each pattern of access, and one for this host's GPU.
 #[derive(Debug)]
 pub struct Media {
     plan: Plan,
@@ -132,14 +134,15 @@ impl Experiment for Media {
     }
 
     fn steps(&self) -> Vec<String> {
-        PATTERNS.iter().map(|pattern| pattern.name.to_owned()).collect()
+        PATTERNS.iter().map(|pattern| pattern.name.to_owned()).chain([GPU.to_owned()]).collect()
     }
 
     fn take(&mut self, step: usize, progress: &ProgressBar) -> Result<Taken> {
+        let plan = &self.plan;
+        let Some(pattern) = PATTERNS.get(step) else { return gpu::measure(plan.runs, plan.time / 10) };
         if let Some(need) = missing(NEEDS) {
             bail!("{} is not installed ({})", need.what, need.source);
         }
-        let (plan, pattern) = (&self.plan, &PATTERNS[step]);
         let up = || Rig::new(&plan.cables);
         Ok(self.rig.with(up, |rig| rig.figures(plan, pattern, progress))?.into())
     }
@@ -150,7 +153,6 @@ impl Experiment for Media {
             let notes: Vec<String> = others.iter().flat_map(|other| contrast(report, first, other)).collect();
             report.warnings.extend(notes);
         }
-        report.warnings.push(gpu().to_owned());
         report.warnings.push(
             "study 5, on PEX8733 adapters, PCIe 3.0 x16, 1 m of copper and 10 m of fibre: no winner under IOzone; a GPU had 2 % more by copper"
                 .to_owned(),
@@ -172,15 +174,6 @@ fn contrast(report: &Report, first: &Cable, other: &Cable) -> Vec<String> {
         format!("{}, from {first} to {other}: {}", metric.case, metric.says)
     };
     comparison.metrics.iter().map(says).collect()
-}
-
-/// What is to be said of a GPU's bandwidth, which the study measured as well.
-fn gpu() -> &'static str {
-    if Path::new("/dev/nvidia0").exists() {
-        "the bandwidth of this machine's GPU is not measured: nobody here could try that"
-    } else {
-        "no GPU"
-    }
 }
 
 #[cfg(test)]
