@@ -259,9 +259,13 @@ files have runs of the same reference (as ratios to: veth TCP, bare ring), ratio
 to it are compared, since machines differ from one hour to the next.
 All metrics are judged together (Holm): with 95 % confidence nothing is found where nothing is.
 
+Of three results and more it is told how far medians of ratios move from one to the next: for each
+ratio of a figure to a reference the largest distance of one result from the median of all, and how
+many ratios move by less than --limit.
+
 Exit codes:
   0  nothing is worse (--fail-on any: nothing differs; never: always if they can be compared)
-  1  a metric is worse (any: differs)
+  1  a metric is worse (any: differs; of three results and more: a ratio moves by --limit or more)
   2  they cannot be compared: a file is no result, no metric is in both, or none has enough runs";
 
 #[derive(Debug, Args)]
@@ -271,6 +275,11 @@ pub(crate) struct CompareArgs {
     pub(crate) a: PathBuf,
     /// The other one
     pub(crate) b: PathBuf,
+    /// More results of the same command: how far ratios move
+    pub(crate) more: Vec<PathBuf>,
+    /// What counts as moved, of three results and more, percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 15.0)]
+    pub(crate) limit: f64,
     /// How sure all differences together must be, percent (50 to 99.99)
     #[arg(long, value_name = "PERCENT", default_value_t = 95.0)]
     pub(crate) confidence: f64,

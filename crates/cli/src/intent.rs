@@ -251,7 +251,10 @@ fn cable_kind_of(args: &UpArgs) -> Result<CableKind> {
 }
 
 fn compare_of(args: CompareArgs) -> Result<CompareArgs> {
-    let CompareArgs { confidence, min, .. } = args;
+    let CompareArgs { confidence, min, limit, .. } = args;
+    if !(0.0..=1000.0).contains(&limit) {
+        return Err(exit::usage(format!("--limit {limit}: give a percentage from 0 to 1000, as 15")));
+    }
     if !(50.0..=99.99).contains(&confidence) {
         return Err(exit::usage(format!(
             "--confidence {confidence}: give a percentage from 50 to 99.99, as 95"

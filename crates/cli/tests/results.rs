@@ -53,6 +53,33 @@ fn compare_exit_code_says_what_it_found() {
 }
 
 #[test]
+fn compare_of_several_says_how_far_ratios_move() {
+    let folder = tempfile::tempdir().expect("folder");
+    let compare = |args: &[&str]| crosslane(folder.path(), &[&["compare"], args].concat());
+    for (name, value) in [("a", 100.0), ("b", 104.0), ("c", 70.0)] {
+        let path = result(folder.path(), name, value, 3);
+        let mut report = Report::read(&path).expect("a result");
+        let reference = Sample::new(vec![50.0; 3]);
+        report.figures =
+            report.figures.into_iter().map(|it| it.against("veth TCP", reference.clone())).collect();
+        std::fs::write(path, export::json(&report).expect("JSON")).expect("written");
+    }
+    for (args, code, words) in [
+        (&["a", "b", "c"][..], 0, "0 of 1 ratios moved by less than 15 % in 3 results"),
+        (&["a", "b", "c", "--limit", "31"], 0, "1 of 1 ratios"),
+        (&["a", "b", "c", "--fail-on", "any"], 1, "30 %"),
+        (&["a", "b", "c", "--limit=-1"], 2, "from 0 to 1000"),
+        (&["a", "b", "absent"], 2, "absent: No such file"),
+    ] {
+        let (found, text) = compare(args);
+        assert!(found == code && text.contains(words), "{args:?}: {found}: {text}");
+    }
+    let (_, text) = compare(&["a", "b", "c", "--json"]);
+    let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(value["ratios"][0]["medians"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
 fn compare_json_says_the_same() {
     let folder = tempfile::tempdir().expect("folder");
     result(folder.path(), "a", 100.0, 9);

@@ -6,6 +6,7 @@
 
 mod contrast;
 mod holm;
+mod movement;
 mod pair;
 mod ranks;
 mod surroundings;
@@ -15,6 +16,7 @@ use crate::figure::Figure;
 use crate::report::Report;
 use crate::unit::Unit;
 use contrast::Contrast;
+pub use movement::{Moved, Movement};
 use pair::{Paired, Unfit};
 use ranks::Known;
 use serde::Serialize;

@@ -1,0 +1,170 @@
+//! How far medians of ratios move from one result of a command to the next: `crosslane compare` of three results and more.
+
+use crate::export::{columns, number};
+use crate::figure::{Figure, Reference};
+use crate::report::Report;
+use serde::Serialize;
+use std::fmt::Write;
+
+/// Results of one command, side by side.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Movement {
+    /// Their titles.
+    pub titles: Vec<String>,
+    /// What counts as moved, percent.
+    pub limit: f64,
+    /// Every ratio that all of them have, those that move most first.
+    pub ratios: Vec<Moved>,
+    /// Ratios that only some have.
+    pub only: Vec<String>,
+}
+
+/// A ratio of a figure to a reference.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Moved {
+    /// The figure's group.
+    pub group: String,
+    /// The figure's case.
+    pub case: String,
+    /// The reference.
+    pub against: String,
+    /// The median of each result.
+    pub medians: Vec<f64>,
+    /// The largest distance of one of them from the median of all, percent of that.
+    pub moves: f64,
+}
+
+impl Movement {
+    /// Of these results; `limit`: what counts as moved, percent.
+    pub fn new(reports: &[Report], limit: f64) -> Self {
+        let titles = reports.iter().map(|report| report.title.clone()).collect();
+        let mut names: Vec<Name<'_>> = Vec::new();
+        for name in reports.iter().flat_map(names_of) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let (mut ratios, mut only) = (Vec::new(), Vec::new());
+        for name in names {
+            let medians: Vec<f64> = reports.iter().filter_map(|report| name.ratio(report)).collect();
+            match moves(&medians).filter(|_| medians.len() == reports.len()) {
+                Some(moves) => ratios.push(name.moved(medians, moves)),
+                None => only.push(format!("{}, {}, to {}", name.group, name.case, name.against)),
+            }
+        }
+        ratios.sort_by(|a, b| b.moves.total_cmp(&a.moves));
+        Self { titles, limit, ratios, only }
+    }
+
+    /// How many move by less than the limit.
+    pub fn steady(&self) -> usize {
+        self.ratios.iter().filter(|ratio| ratio.moves < self.limit).count()
+    }
+
+    /// For a terminal: those that move by the limit and more, and a summary as the last line.
+    pub fn table(&self) -> String {
+        let mut out = String::new();
+        let head = ["ratio", "to", "medians", "moves by"].map(str::to_owned).to_vec();
+        let moved = self.ratios.iter().filter(|ratio| ratio.moves >= self.limit);
+        let rows: Vec<Vec<String>> = std::iter::once(head).chain(moved.map(Moved::row)).collect();
+        if rows.len() > 1 {
+            let _ = writeln!(out, "{}", columns(&rows));
+        }
+        let _ = self.only.iter().try_for_each(|ratio| writeln!(out, "not in all: {ratio}"));
+        let (steady, all, results) = (self.steady(), self.ratios.len(), self.titles.len());
+        let _ = writeln!(
+            out,
+            "{steady} of {all} ratios moved by less than {} % in {results} results",
+            self.limit
+        );
+        out
+    }
+}
+
+impl Moved {
+    fn row(&self) -> Vec<String> {
+        let medians: Vec<String> = self.medians.iter().map(|median| number(*median)).collect();
+        let name = format!("{}, {}", self.group, self.case);
+        vec![name, self.against.clone(), medians.join(", "), format!("{:.0} %", self.moves)]
+    }
+}
+
+/// What tells a ratio from others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Name<'a> {
+    group: &'a str,
+    case: &'a str,
+    against: &'a str,
+}
+
+fn names_of(report: &Report) -> impl Iterator<Item = Name<'_>> {
+    let of = |figure: &Figure, reference: &Reference| figure.ratio(reference).is_some();
+    report.figures.iter().flat_map(move |figure| {
+        let references = figure.references.iter().filter(move |reference| of(figure, reference));
+        references.map(|it| Name { group: &figure.group, case: &figure.case, against: &it.name })
+    })
+}
+
+impl Name<'_> {
+    fn ratio(&self, report: &Report) -> Option<f64> {
+        let is_it = |figure: &&Figure| figure.group == self.group && figure.case == self.case;
+        let figure = report.figures.iter().find(is_it)?;
+        figure.ratio(figure.reference(self.against)?)
+    }
+
+    fn moved(&self, medians: Vec<f64>, moves: f64) -> Moved {
+        let [group, case, against] = [self.group, self.case, self.against].map(str::to_owned);
+        Moved { group, case, against, medians, moves }
+    }
+}
+
+/// The largest distance from the median, percent of that; `None` if there is no median above 0.
+fn moves(medians: &[f64]) -> Option<f64> {
+    let middle = crate::sample::Sample::new(medians.to_vec())?.median;
+    let farthest = medians.iter().map(|median| (median - middle).abs()).fold(0.0, f64::max);
+    (middle > 0.0).then(|| 100.0 * farthest / middle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Sample;
+    use crate::unit::Unit;
+
+    /// A result in which one case is so many times as good as its reference, another one twice as good, and a third is missing if `less`.
+    fn report(times: f64, less: bool) -> Report {
+        let figure = |case: &str, value| {
+            let figure = Figure::new("stream", case, Unit::GigabitsPerSecond, Sample::new(vec![value; 3]));
+            figure.against("veth TCP", Sample::new(vec![10.0; 3]))
+        };
+        let mut report = Report::new("bench");
+        report.figures = vec![figure("64 KB", 10.0 * times), figure("1 MB", 20.0)];
+        if !less {
+            report.figures.push(figure("8 B", 1.0));
+        }
+        report
+    }
+
+    #[test]
+    fn movement_is_the_largest_distance_from_the_median_of_all() {
+        let reports = [2.0, 2.2, 1.9, 2.5, 2.0].map(|times| report(times, false));
+        let movement = Movement::new(&reports, 15.0);
+        let first = &movement.ratios[0];
+        assert_eq!((first.case.as_str(), first.moves.round()), ("64 KB", 25.0));
+        assert_eq!((movement.ratios.len(), movement.steady()), (3, 2));
+        assert!(movement.only.is_empty());
+        let table = movement.table();
+        assert!(table.contains("25 %") && !table.contains("1 MB"), "{table}");
+        assert!(table.ends_with("2 of 3 ratios moved by less than 15 % in 5 results\n"), "{table}");
+    }
+
+    #[test]
+    fn movement_of_what_some_results_lack_is_not_told() {
+        let reports = [report(2.0, false), report(2.0, true), report(2.0, false)];
+        let movement = Movement::new(&reports, 15.0);
+        assert_eq!((movement.ratios.len(), movement.steady()), (2, 2));
+        assert_eq!(movement.only, ["stream, 8 B, to veth TCP"]);
+        let nothing = Movement::new(&[Report::new("a"), Report::new("b"), Report::new("c")], 15.0);
+        assert!(nothing.ratios.is_empty() && nothing.only.is_empty());
+    }
+}
