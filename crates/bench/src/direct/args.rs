@@ -13,8 +13,8 @@ Cables of software behave like PCIe cables (docs/link-model.md), from one lane o
   direct    stores of 64 KB by one program into the other host's memory, MB/s (10^6): beside the limit of the
             cable for a processor's stores; the share of the raw rate, beside study 1's own; and the time of
             64 bytes one way, median, us
-  sockets   unmodified iperf3 and sockperf under the library
-  IP        the same programs by the kernel's TCP over Crosslane's IP (xl0)
+  sockets   unmodified iperf3 and sockperf under the library, and netperf where it is installed
+  IP        the same programs by the kernel's TCP over Crosslane's IP (xl0), and ping
   veth TCP  the same by the kernel's TCP between the two namespaces, past the cable, in the same run
 Behind them, over the narrowest of the cables: one stream through two and three in a row (hosts between copy), and
 two programs between neighbours in a ring of three, by both ways round (all_ways) beside the shortest, and over two

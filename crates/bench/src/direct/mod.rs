@@ -146,6 +146,8 @@ const LINE: &str = "direct: 64 B, one way";
 const SOCKETS: &str = "sockets: iperf3, 128 KB";
 const IP: &str = "TCP over IP (xl0): iperf3, 128 KB";
 const ECHO: &str = "sockets: sockperf, 14 B, one way";
+const ASK: &str = "sockets: netperf TCP_RR, 1 B";
+const PING: &str = "IP over the fabric: ping, there and back";
 
 /// The figure with a bar of its limit. If a larger part than [`LATE`] of its bytes landed late, it is not held against a bar that it misses: no byte
 /// lands early, so what meets it does so whatever was late.

@@ -1,10 +1,10 @@
 //! Unmodified programs between two hosts that a timed cable joins: on sockets, on IP, and on the kernel's TCP past the cable.
 
-use super::{ECHO, IP, LIMIT, Plan, SOCKETS, SOCKETS_BAR, held, least, limit};
+use super::{ASK, ECHO, IP, LIMIT, PING, Plan, SOCKETS, SOCKETS_BAR, held, least, limit};
 use crate::compare::{Outcome, Setting, by_turns};
 use crate::figure::{Figure, Sample, Unit};
 use crate::place::{self, InLab, PLAIN_IP, VETH};
-use crate::program::{Effort, IPERF3, Program, SOCKPERF};
+use crate::program::{Effort, IPERF3, NETPERF, Program, SOCKPERF, ip};
 use anyhow::Result;
 use crosslane_lab::{CableKind, Lab, Options, Posted};
 use crosslane_pcie::Cable;
@@ -20,6 +20,10 @@ pub(super) struct Carried {
     rates: Vec<Outcome>,
     /// us there and back: the same.
     times: Vec<Outcome>,
+    /// Answers a second to netperf: the same.
+    asks: Vec<Outcome>,
+    /// us there and back: by IP, by the kernel.
+    pings: Vec<Outcome>,
     /// Part of the bytes that the cable carried late, of either end.
     late: f64,
 }
@@ -36,8 +40,11 @@ pub(super) fn measure(cable: Cable, plan: &Plan, progress: &ProgressBar) -> Resu
     let rates = runs(&IPERF3, &places, (plan, progress));
     let late = late(&lab, &["h1", "h2"]);
     let times = runs(&SOCKPERF, &places, (plan, progress));
+    let asks = runs(&NETPERF, &places, (plan, progress));
+    let [_, ip, kernel] = places;
+    let pings = runs(&ip::OFTEN, &[ip, kernel], (plan, progress));
     place::down(lab)?;
-    Ok(Carried { rates, times, late })
+    Ok(Carried { rates, times, asks, pings, late })
 }
 
 /// Cables of this kind.
@@ -74,11 +81,17 @@ impl Carried {
         let sockets = held(sockets, self.late, SOCKETS_BAR);
         let ip = Figure::new(IP, &case, Unit::MegabytesPerSecond, rate(1)).against(LIMIT, limit(cable));
         let echo = Figure::new(ECHO, &case, Unit::Microseconds, time(0)).against(LIMIT, least(cable));
-        vec![
+        let (ask, ping) = (|at| column(&self.asks, at, 0), |at| column(&self.pings, at, 0));
+        let asked = Figure::new(ASK, &case, Unit::PerSecond, ask(0));
+        let pinged = Figure::new(PING, &case, Unit::Microseconds, ping(0)).against(VETH, ping(1));
+        let figures = vec![
             sockets.against(PLAIN_IP, rate(1)).against(VETH, rate(2)).without(why(&self.rates, 0)),
             ip.against(VETH, rate(2)).without(why(&self.rates, 1)),
             echo.against(PLAIN_IP, time(1)).against(VETH, time(2)).without(why(&self.times, 0)),
-        ]
+            asked.against(PLAIN_IP, ask(1)).against(VETH, ask(2)).without(why(&self.asks, 0)),
+            pinged.without(why(&self.pings, 0)),
+        ];
+        figures.into_iter().map(Figure::by_turns).collect()
     }
 }
 
@@ -104,17 +117,28 @@ mod tests {
         let cable: Cable = "gen1 x4".parse().unwrap();
         let gigabits = Limits(&cable).payload(false) * 8.0 / 1e9;
         let runs = |values: Vec<f64>| Ok(Runs { columns: vec![vec![1.0], values], steal: 0.0 });
+        let runs_of = |value: f64| Ok(Runs { columns: vec![vec![value]], steal: 0.0 });
         let rates = |part: f64| {
             let of = |part| Ok(Runs { columns: vec![vec![part * gigabits]], steal: 0.0 });
             vec![of(part), of(0.4), Err("it ended".to_owned())]
         };
         let times = || vec![runs(vec![20.0]), runs(vec![90.0]), runs(vec![60.0])];
-        let figures = |part, late| Carried { rates: rates(part), times: times(), late }.figures(&cable);
+        let missing = || vec![Err("netperf is not installed".to_owned()); 3];
+        let pings = || vec![runs_of(300.0), runs_of(60.0)];
+        let figures = |part, late| {
+            let (rates, times) = (rates(part), times());
+            Carried { rates, times, asks: missing(), pings: pings(), late }.figures(&cable)
+        };
         assert_eq!(figures(0.91, 0.0)[0].meets_bar(), Some(true));
         assert_eq!(figures(0.89, 0.0)[0].meets_bar(), Some(false));
         assert_eq!(figures(0.89, 0.2)[0].bar, None);
         let all = figures(0.91, 0.0);
         assert_eq!(all[2].median(), Some(10.0));
         assert!(all[0].reference(VETH).is_none() && all[0].reference(PLAIN_IP).is_some());
+        assert_eq!(all[3].missing.as_deref(), Some("netperf is not installed"));
+        assert_eq!(
+            (all[4].median(), all[4].reference(VETH).map(|it| it.sample.median)),
+            (Some(300.0), Some(60.0))
+        );
     }
 }

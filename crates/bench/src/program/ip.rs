@@ -4,6 +4,7 @@ use super::process::{Server, run};
 use super::relay::relay;
 use super::{IPERF3, LIMIT, Metric, Program, SOCKPERF, VETH, iperf3, sockperf};
 use crate::figure::Unit;
+use crate::place::Place;
 use anyhow::{Context, Result};
 use std::time::Duration;
 
@@ -44,18 +45,35 @@ const PING: Program = Program {
         plain(Metric::new("round trip, mean", Unit::Microseconds)).bar(TIME_BAR, None),
         plain(Metric::new("three sleepers in turn, alone", Unit::Microseconds)),
     ],
-    serve: |place, _| {
-        let mut command = place.server("sh")?;
-        command.args(["-c", "echo ready; exec sleep 3600"]);
-        Server::start_speaking(command)
-    },
+    serve: |place, _| placeholder(place),
     measure: |place, _, effort| {
-        let mut command = place.client("ping")?;
-        let (count, pause) = (effort.seconds() * 5, PAUSE.as_secs_f32().to_string());
-        command.args(["-q", "-i", &pause, "-c", &count.to_string(), &place.address().to_string()]);
-        Ok(vec![parse(&run(command, LIMIT)?)?, relay(count, PAUSE)?])
+        let count = effort.seconds() * 5;
+        Ok(vec![ping(place, count, PAUSE)?, relay(count, PAUSE)?])
     },
 };
+
+/// `ping`, 25 times in half a second.
+pub(crate) const OFTEN: Program = Program {
+    name: "ping",
+    needs: &["ping"],
+    metrics: &[Metric::new("round trip, mean", Unit::Microseconds)],
+    serve: |place, _| placeholder(place),
+    measure: |place, _, _| Ok(vec![ping(place, 25, Duration::from_millis(20))?]),
+};
+
+fn placeholder(place: &dyn Place) -> Result<Server> {
+    let mut command = place.server("sh")?;
+    command.args(["-c", "echo ready; exec sleep 3600"]);
+    Server::start_speaking(command)
+}
+
+/// The mean time of so many, us.
+fn ping(place: &dyn Place, count: u32, pause: Duration) -> Result<f64> {
+    let mut command = place.client("ping")?;
+    let pause = pause.as_secs_f32().to_string();
+    command.args(["-q", "-i", &pause, "-c", &count.to_string(), &place.address().to_string()]);
+    parse(&run(command, LIMIT)?)
+}
 
 /// The mean, us.
 pub(crate) fn parse(out: &str) -> Result<f64> {

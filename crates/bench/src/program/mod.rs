@@ -85,16 +85,17 @@ pub struct Program {
 /// The programs that have bars, and other well-known ones.
 pub fn all() -> Vec<Program> {
     let web = [web::requests(), curl::LARGE_FILE, web::CONNECTIONS];
-    [&[IPERF3, SOCKPERF, redis::ONE, redis::FIFTY][..], &web, &[connect::LOOP, netperf::NETPERF]].concat()
+    [&[IPERF3, SOCKPERF, redis::ONE, redis::FIFTY][..], &web, &[connect::LOOP, NETPERF]].concat()
 }
 
 /// Those of the demonstration.
 pub fn shown() -> Vec<Program> {
-    let web = [curl::LARGE_FILE, web::requests(), netperf::NETPERF];
+    let web = [curl::LARGE_FILE, web::requests(), NETPERF];
     [&[IPERF3, SOCKPERF, redis::ONE, redis::FIFTY][..], &web].concat()
 }
 
 pub use idle::{idle, used};
 pub use ip::over_ip;
 pub use iperf3::IPERF3;
+pub(crate) use netperf::NETPERF;
 pub use sockperf::SOCKPERF;

@@ -6,7 +6,7 @@ use crate::figure::Unit;
 use anyhow::{Context, Result};
 use std::time::Duration;
 
-pub(super) const NETPERF: Program = Program {
+pub(crate) const NETPERF: Program = Program {
     name: "netperf",
     needs: &["netserver", "netperf"],
     metrics: &[
