@@ -38,7 +38,7 @@ pub fn compare(
 }
 
 /// The needed program that is not installed, as a message.
-fn absence(needs: &[&str]) -> Option<String> {
+pub(crate) fn absence(needs: &[&str]) -> Option<String> {
     let absent = needs.iter().find(|needed| find(needed).is_none())?;
     Some(format!("{absent} is not installed"))
 }

@@ -1,7 +1,7 @@
 //! Unmodified programs between two hosts that a timed cable joins: on sockets, on IP, and on the kernel's TCP past the cable.
 
 use super::{ASK, ECHO, IP, LIMIT, PING, Plan, SOCKETS, SOCKETS_BAR, held, least, limit};
-use crate::compare::{Outcome, Setting, by_turns};
+use crate::compare::{Outcome, Setting, absence, by_turns};
 use crate::figure::{Figure, Sample, Unit};
 use crate::place::{self, InLab, PLAIN_IP, VETH};
 use crate::program::{Effort, IPERF3, NETPERF, Program, SOCKPERF, ip};
@@ -58,6 +58,9 @@ pub(super) fn runs(
     places: &[InLab<'_>],
     (plan, progress): (&Plan, &ProgressBar),
 ) -> Vec<Outcome> {
+    if let Some(why) = absence(program.needs) {
+        return vec![Err(why); places.len()];
+    }
     let effort = if plan.seconds > 1 { Effort::Long } else { Effort::Short };
     let setting = Setting { runs: plan.runs, effort, bars: false, remark: String::new() };
     by_turns(program, places, &setting, progress)
