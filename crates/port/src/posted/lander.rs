@@ -210,7 +210,10 @@ fn run(shared: &Shared, mut schedule: Schedule) {
         let value = shared.waker.value();
         let Some(tickets) = obey(shared, &mut schedule) else { return };
         let time = now();
-        shared.landed.acknowledged.fetch_add(schedule.acknowledge(time), Relaxed);
+        let acknowledged = schedule.acknowledge(time);
+        if acknowledged > 0 {
+            shared.landed.acknowledged.fetch_add(acknowledged, Relaxed);
+        }
         let took = schedule.scan(time, tickets);
         let now_landed = schedule.land(time, &mut landed);
         let has_landed = now_landed.is_some();

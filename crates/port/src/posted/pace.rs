@@ -1,5 +1,6 @@
 //! The time at which a store lands.
 
+use super::LATE;
 use crosslane_pcie::{Cable, Direction, Limits, NANOSECOND};
 use fastrand::Rng;
 
@@ -65,16 +66,19 @@ pub(super) struct Timed {
     /// Bytes a second that a direction carries.
     rate: f64,
     /// When the other direction was last asked for what it has carried, ns.
-    asked_at: u64,
+    asked_at: Option<u64>,
+    /// Bytes that the other direction can have carried beyond those that were acknowledged.
+    allowed: f64,
 }
 
-/// Most bytes that the other direction may have carried at once: what lies in queues lands late, and together.
-const AT_ONCE: u64 = 1 << 20;
+/// For how long the other direction may have carried bytes without saying so, s: its lander may be so late.
+const UNTOLD: f64 = LATE as f64 / 1e9;
 
 impl Timed {
     /// Of this cable, with nothing on it; `seed`: of its bit errors.
     pub(super) fn new(cable: Cable, seed: u64) -> Self {
-        Self { direction: Direction::new(cable, seed), rate: Limits(&cable).payload(false), asked_at: 0 }
+        let rate = Limits(&cable).payload(false);
+        Self { direction: Direction::new(cable, seed), rate, asked_at: None, allowed: rate * UNTOLD }
     }
 }
 
@@ -92,7 +96,7 @@ impl Pace for Timed {
         self.direction.send_all(ready, len as u64).landed.div_ceil(NANOSECOND)
     }
 
-    /// No more than a direction carries in the time since the last call.
+    /// No more than a direction carries in the time since the first call, and [`UNTOLD`].
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -100,9 +104,13 @@ impl Pace for Timed {
         reason = "a bound"
     )]
     fn acknowledge(&mut self, bytes: u64, now: u64) -> u64 {
-        let since = now.saturating_sub(std::mem::replace(&mut self.asked_at, now));
-        let counts = bytes.min((self.rate * since as f64 / 1e9) as u64 + AT_ONCE);
-        self.direction.acknowledge_all(counts);
+        let since = self.asked_at.replace(now).map_or(0, |before| now.saturating_sub(before));
+        let allowed = self.allowed + self.rate * since as f64 / 1e9;
+        let counts = bytes.min(allowed as u64);
+        self.allowed = (allowed - counts as f64).min(self.rate * UNTOLD);
+        if counts > 0 {
+            self.direction.acknowledge_all(counts);
+        }
         counts
     }
 
@@ -151,9 +159,25 @@ mod tests {
         let ours = both as f64 * 1e9 / last as f64;
         assert!((ours / limits.payload(true) - 1.0).abs() < 0.01, "{ours} of {}", limits.payload(true));
         assert!(limits.payload(true) < 0.99 * limits.payload(false));
-        // A peer that lies keeps this direction for as long as it carries its own bytes, no longer.
-        let counts = pace.acknowledge(u64::MAX, last + 1_000_000);
-        assert!((counts - AT_ONCE) as f64 <= limits.payload(false) / 1000.0, "{counts}");
+    }
+
+    #[test]
+    fn timed_peer_that_lies_is_acknowledged_no_more_than_its_cable_carries() {
+        let cable: Cable = "gen1 x1".parse().unwrap();
+        let (mut pace, rate) = (Timed::new(cable, 1), Limits(&cable).payload(false));
+        let free = |pace: &Timed| pace.direction.free() / NANOSECOND;
+        // It says so from the first look on, long after the machine has started, at each look of a busy lander.
+        let begin = 1_000_000_000_000_000;
+        pace.lands_at(begin, 64, false);
+        let counts: u64 = (0..1000).map(|look| pace.acknowledge(u64::MAX, begin + look * 1000)).sum();
+        assert!(counts as f64 <= rate * (UNTOLD + 0.001) + 1.0, "{counts}");
+        assert!(free(&pace) < begin + 5_000_000, "{} ns", free(&pace) - begin);
+        // Nor after a silence of days.
+        let later = begin + 1_000_000_000_000_000;
+        assert_eq!(pace.acknowledge(0, later - 1000), 0);
+        pace.lands_at(later, 64, false);
+        pace.acknowledge(u64::MAX, later);
+        assert!(free(&pace) < later + 5_000_000, "{} ns", free(&pace) - later);
     }
 
     #[test]

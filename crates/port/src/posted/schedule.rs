@@ -53,6 +53,8 @@ pub(super) struct Schedule {
     number: u64,
     /// What the link has carried, where acknowledgements take time.
     link: Option<Link>,
+    /// Lanes of which entries have landed at once; empty but in [`Self::land`].
+    touched: Vec<u64>,
 }
 
 /// What a link has carried since it came up.
@@ -123,8 +125,8 @@ impl Landed {
 impl Schedule {
     pub(super) fn new(pace: Box<dyn Pace>, combine: bool) -> Self {
         let (lanes, under_way) = (BTreeMap::new(), BTreeMap::new());
-        let awaited = Vec::new();
-        Self { pace, combine, lanes, awaited, under_way, floor: 0, latest: 0, number: 0, link: None }
+        let (awaited, touched) = (Vec::new(), Vec::new());
+        Self { pace, combine, lanes, awaited, under_way, floor: 0, latest: 0, number: 0, link: None, touched }
     }
 
     /// Adds a queue, armed, in case the others are.
@@ -162,8 +164,7 @@ impl Schedule {
 
     /// The link is up, and the two sides tell each other what it carries.
     pub(super) fn link(&mut self, carried: Carried) {
-        let by_peer = carried.by_peer();
-        self.link = Some(Link { carried, by_peer, landed: 0 });
+        self.link = Some(Link { carried, by_peer: 0, landed: 0 });
     }
 
     /// Gives acknowledgements and credits for what the peer's stores have carried since the last call their time on the wire; returns how many
@@ -172,7 +173,7 @@ impl Schedule {
         let Some(link) = &mut self.link else { return 0 };
         let by_peer = link.carried.by_peer();
         let news = by_peer.wrapping_sub(std::mem::replace(&mut link.by_peer, by_peer));
-        if news > 0 { self.pace.acknowledge(news, now) } else { 0 }
+        self.pace.acknowledge(news, now)
     }
 
     /// The queues whose writers wake the lander.
@@ -304,7 +305,6 @@ impl Schedule {
     /// Lands what is due at `now`, ns, and adds the tickets that are due; `None` if nothing is. Perhaps not all.
     pub(super) fn land(&mut self, now: u64, tickets: &mut Vec<Ticket>) -> Option<Landed> {
         let mut landed = None;
-        let mut touched = Vec::new();
         for _ in 0..AT_ONCE {
             let Some(first) = self.under_way.first_entry().filter(|first| first.key().0 <= now) else {
                 break;
@@ -332,11 +332,11 @@ impl Schedule {
             };
             let Some(lane) = self.lanes.get_mut(&number) else { continue };
             lane.has_landed(index, now);
-            if touched.last() != Some(&number) {
-                touched.push(number);
+            if self.touched.last() != Some(&number) {
+                self.touched.push(number);
             }
         }
-        for number in touched {
+        for number in self.touched.drain(..) {
             if let Some(lane) = self.lanes.get_mut(&number) {
                 lane.tell();
             }
