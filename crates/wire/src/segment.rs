@@ -80,8 +80,8 @@ pub const STATE_DEAF: u32 = 3;
 /// without an acknowledgement.
 pub const RETENTION: u64 = 4 * 1024 * 1024;
 /// Initial length of the part of a retention ring in use, bytes, a power of two. It fits a processor's own cache, where
-/// the copy costs a quarter less than into 2 MB, and is more than pumps and the far program leave unacknowledged: a
-/// quarter of a pump's ring and some tens of KB.
+/// the copy costs a quarter less than into 2 MB, and is more than pumps and the far program leave unacknowledged on
+/// coherent memory: a quarter of a pump's ring and some tens of KB. Where stores take time to land it grows freely.
 pub const RETENTION_MIN: u64 = 512 * 1024;
 
 /// Length of a segment that holds a ring of `ring_max` bytes.

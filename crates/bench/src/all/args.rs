@@ -12,7 +12,7 @@ Each experiment runs as by its own command, one after the other, into one report
 with the experiment's name; `crosslane report` makes a page of it. What fails, for want of a program
 or otherwise, is a figure that says why, and the others go on. With --out FILE a run that was
 interrupted goes on where it was, from FILE.partial, and one in which steps failed tries those again.
-All of it takes several hours; with --quick less than 15 minutes, and `kernel`, which boots virtual
+All of it takes several hours; with --quick some 15 minutes, and `kernel`, which boots virtual
 machines, only runs if --only names it.";
 
 /// `crosslane bench all`: one experiment after the other.
