@@ -118,7 +118,7 @@ fn measured(args: &PerfArgs, cores: Cores) -> Result<Report> {
     if !args.cables.is_empty() {
         check_distinct(&args.cables)?;
         let (cables, seconds) = (args.cables.clone(), if args.quick { 1 } else { 3 });
-        let plan = direct::Plan { cables, runs: runs(5), seconds, programs: false };
+        let plan = direct::Plan { cables, runs: runs(5), seconds, programs: false, brief: args.quick };
         return Ok(frame::measure(&mut DirectVsTcp::new(plan), None)?.0);
     }
     if args.protocol == Some(Protocol::Scratchpad) {

@@ -16,6 +16,7 @@ Cables of software behave like PCIe cables (docs/link-model.md), from one lane o
   sockets   unmodified iperf3 and sockperf under the library, and netperf where it is installed
   IP        the same programs by the kernel's TCP over Crosslane's IP (xl0), and ping
   veth TCP  the same by the kernel's TCP between the two namespaces, past the cable, in the same run
+With --quick sockperf, netperf and ping run over the narrowest of the cables only.
 Behind them, over the narrowest of the cables: one stream through two and three in a row (hosts between copy), and
 two programs between neighbours in a ring of three, by both ways round (all_ways) beside the shortest, and over two
 cables side by side beside one cable, by turns.
@@ -43,7 +44,13 @@ impl Plan {
     /// That of these options.
     pub fn usual(common: &Common) -> Self {
         let seconds = if common.quick { 1 } else { 3 };
-        Self { cables: Self::cables(common.quick), runs: common.usual_runs(3), seconds, programs: true }
+        Self {
+            cables: Self::cables(common.quick),
+            runs: common.usual_runs(3),
+            seconds,
+            programs: true,
+            brief: common.quick,
+        }
     }
 }
 

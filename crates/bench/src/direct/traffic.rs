@@ -18,33 +18,42 @@ const MEDIAN: usize = 1;
 pub(super) struct Carried {
     /// Gb/s: by sockets, by IP, by the kernel.
     rates: Vec<Outcome>,
-    /// us there and back: the same.
+    /// Of single messages, if they were sent.
+    messages: Option<Messages>,
+    /// Part of the bytes that the cable carried late, of either end.
+    late: f64,
+}
+
+/// What single messages took.
+#[derive(Debug)]
+struct Messages {
+    /// us there and back: by sockets, by IP, by the kernel.
     times: Vec<Outcome>,
     /// Answers a second to netperf: the same.
     asks: Vec<Outcome>,
     /// us there and back: by IP, by the kernel.
     pings: Vec<Outcome>,
-    /// Part of the bytes that the cable carried late, of either end.
-    late: f64,
 }
 
-/// Brings two hosts up that `cable` joins, and runs the programs by turns.
+/// Brings two hosts up that `cable` joins, and runs the programs by turns; those that send single messages, too, if `messages`.
 ///
 /// # Errors
 /// The lab does not come up.
-pub(super) fn measure(cable: Cable, plan: &Plan, progress: &ProgressBar) -> Result<Carried> {
+pub(super) fn measure(cable: Cable, messages: bool, plan: &Plan, progress: &ProgressBar) -> Result<Carried> {
     let lab = place::up(&Options { cable_kind: timed(cable), ..place::pair("direct") })?;
     let [sockets, kernel] = InLab::between(&lab, "h1", "h2")?;
     let [ip, _] = InLab::plain(&lab)?;
     let places = [sockets, ip, kernel];
     let rates = runs(&IPERF3, &places, (plan, progress));
     let late = late(&lab, &["h1", "h2"]);
-    let times = runs(&SOCKPERF, &places, (plan, progress));
-    let asks = runs(&NETPERF, &places, (plan, progress));
-    let [_, ip, kernel] = places;
-    let pings = runs(&ip::OFTEN, &[ip, kernel], (plan, progress));
+    let messages = messages.then(|| {
+        let times = runs(&SOCKPERF, &places, (plan, progress));
+        let asks = runs(&NETPERF, &places, (plan, progress));
+        let [_, ip, kernel] = places;
+        Messages { times, asks, pings: runs(&ip::OFTEN, &[ip, kernel], (plan, progress)) }
+    });
     place::down(lab)?;
-    Ok(Carried { rates, times, asks, pings, late })
+    Ok(Carried { rates, messages, late })
 }
 
 /// Cables of this kind.
@@ -78,23 +87,32 @@ impl Carried {
     pub(super) fn figures(&self, cable: &Cable) -> Vec<Figure> {
         let case = cable.to_string();
         let rate = |at: usize| Some(column(&self.rates, at, 0)?.scaled(1000.0 / 8.0));
-        let time = |at: usize| Some(column(&self.times, at, MEDIAN)?.scaled(0.5));
         let sockets =
             Figure::new(SOCKETS, &case, Unit::MegabytesPerSecond, rate(0)).against(LIMIT, limit(cable));
         let sockets = held(sockets, self.late, SOCKETS_BAR);
         let ip = Figure::new(IP, &case, Unit::MegabytesPerSecond, rate(1)).against(LIMIT, limit(cable));
-        let echo = Figure::new(ECHO, &case, Unit::Microseconds, time(0)).against(LIMIT, least(cable));
-        let (ask, ping) = (|at| column(&self.asks, at, 0), |at| column(&self.pings, at, 0));
-        let asked = Figure::new(ASK, &case, Unit::PerSecond, ask(0));
-        let pinged = Figure::new(PING, &case, Unit::Microseconds, ping(0)).against(VETH, ping(1));
-        let figures = vec![
+        let mut figures = vec![
             sockets.against(PLAIN_IP, rate(1)).against(VETH, rate(2)).without(why(&self.rates, 0)),
             ip.against(VETH, rate(2)).without(why(&self.rates, 1)),
+        ];
+        figures.extend(self.messages.iter().flat_map(|messages| messages.figures(cable)));
+        figures.into_iter().map(Figure::by_turns).collect()
+    }
+}
+
+impl Messages {
+    fn figures(&self, cable: &Cable) -> [Figure; 3] {
+        let case = cable.to_string();
+        let time = |at: usize| Some(column(&self.times, at, MEDIAN)?.scaled(0.5));
+        let (ask, ping) = (|at| column(&self.asks, at, 0), |at| column(&self.pings, at, 0));
+        let echo = Figure::new(ECHO, &case, Unit::Microseconds, time(0)).against(LIMIT, least(cable));
+        let asked = Figure::new(ASK, &case, Unit::PerSecond, ask(0));
+        let pinged = Figure::new(PING, &case, Unit::Microseconds, ping(0)).against(VETH, ping(1));
+        [
             echo.against(PLAIN_IP, time(1)).against(VETH, time(2)).without(why(&self.times, 0)),
             asked.against(PLAIN_IP, ask(1)).against(VETH, ask(2)).without(why(&self.asks, 0)),
             pinged.without(why(&self.pings, 0)),
-        ];
-        figures.into_iter().map(Figure::by_turns).collect()
+        ]
     }
 }
 
@@ -130,7 +148,8 @@ mod tests {
         let pings = || vec![runs_of(300.0), runs_of(60.0)];
         let figures = |part, late| {
             let (rates, times) = (rates(part), times());
-            Carried { rates, times, asks: missing(), pings: pings(), late }.figures(&cable)
+            let messages = Some(Messages { times, asks: missing(), pings: pings() });
+            Carried { rates, messages, late }.figures(&cable)
         };
         assert_eq!(figures(0.91, 0.0)[0].meets_bar(), Some(true));
         assert_eq!(figures(0.89, 0.0)[0].meets_bar(), Some(false));
@@ -138,6 +157,8 @@ mod tests {
         let all = figures(0.91, 0.0);
         assert_eq!(all[2].median(), Some(10.0));
         assert!(all[0].reference(VETH).is_none() && all[0].reference(PLAIN_IP).is_some());
+        let brief = Carried { rates: rates(0.91), messages: None, late: 0.0 };
+        assert_eq!(brief.figures(&cable).len(), 2);
         assert_eq!(all[3].missing.as_deref(), Some("netperf is not installed"));
         assert_eq!(
             (all[4].median(), all[4].reference(VETH).map(|it| it.sample.median)),
