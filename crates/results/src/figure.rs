@@ -120,6 +120,17 @@ impl Figure {
         if ours == theirs { Some(1.0) } else { ratio.is_finite().then_some(ratio) }
     }
 
+    /// How well the runs tell this ratio: half the width of its interval of 95 %, as a part of it ([`Sample::known`]).
+    pub fn ratio_known(&self, reference: &Reference) -> Option<f64> {
+        if let Some(ratios) = self.ratios(reference) {
+            return ratios.known();
+        }
+        let ours = self.sample.as_ref()?.known()?;
+        // A limit is one number, which has no scatter.
+        let theirs = if reference.sample.runs.len() == 1 { 0.0 } else { reference.sample.known()? };
+        Some(ours.hypot(theirs))
+    }
+
     /// The median of its sample.
     pub fn median(&self) -> Option<f64> {
         Some(self.sample.as_ref()?.median)
@@ -184,6 +195,20 @@ mod tests {
         let ours = figure(&[10.0, 20.0, 40.0]);
         assert_eq!((ours.bar_ratio(), ours.bar_ratios().unwrap().runs), (Some(1.0), vec![1.0, 0.5, 1.0]));
         assert_eq!(figure(&[10.0, 20.0]).bar_ratio(), Some(15.0 / 40.0), "a run failed");
+    }
+
+    #[test]
+    fn figure_ratio_is_known_as_well_as_its_runs_tell() {
+        let (ours, theirs) = ([90.0, 100.0, 110.0, 100.0], [9.0, 10.0, 11.0, 10.0]);
+        let figure = |reference: &[f64]| {
+            Figure::new("a", "b", Unit::PerSecond, sample(&ours)).against("other", sample(reference))
+        };
+        let known = |figure: &Figure| figure.ratio_known(&figure.references[0]);
+        assert!(known(&figure(&theirs).by_turns()).unwrap() < 1e-9, "each turn has the same ratio");
+        let apart = known(&figure(&theirs)).unwrap();
+        let limit = known(&figure(&[10.0])).unwrap();
+        assert!((apart / limit - std::f64::consts::SQRT_2).abs() < 1e-9, "{apart} {limit}");
+        assert_eq!(known(&figure(&[10.0, 11.0])), None);
     }
 
     #[test]

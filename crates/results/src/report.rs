@@ -107,6 +107,28 @@ impl Report {
         }
     }
 
+    /// Adds a note of how many of the ratios are told within `part` of them by the scatter of their runs, if not all are.
+    pub fn warn_of_unknown_ratios(&mut self, part: f64) {
+        let is_known =
+            |figure: &Figure, reference| figure.ratio_known(reference).is_some_and(|known| known <= part);
+        // What was measured once, or computed, tells nothing of that.
+        let is_repeated =
+            |figure: &Figure| figure.sample.as_ref().is_some_and(|sample| sample.runs.len() > 1);
+        let pairs =
+            self.figures.iter().flat_map(|figure| figure.references.iter().map(move |of| (figure, of)));
+        let known: Vec<bool> = pairs
+            .filter(|(figure, reference)| is_repeated(figure) && figure.ratio(reference).is_some())
+            .map(|(figure, reference)| is_known(figure, reference))
+            .collect();
+        let (all, few) = (known.len(), known.iter().filter(|known| **known).count());
+        if few < all {
+            self.warnings.push(format!(
+                "{few} of {all} ratios are known within {:.0} % by the scatter of their runs (95 %): more runs (--runs) tell more",
+                100.0 * part
+            ));
+        }
+    }
+
     /// The figure of a group and a case.
     pub fn find(&self, group: &str, case: &str) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.group == group && figure.case == case)
@@ -129,6 +151,23 @@ mod tests {
         report.figures.push(Figure::new("a", "b", Unit::PerSecond, None).bar("tcp", 1.0, None));
         report.figures.push(Figure::failed("transit", &"no lab"));
         assert_eq!(report.failed().count(), 2);
+    }
+
+    #[test]
+    fn report_says_how_many_ratios_its_runs_tell() {
+        let sample = |runs: &[f64]| crate::sample::Sample::new(runs.to_vec());
+        let figure = |runs: &[f64]| {
+            Figure::new("a", "b", Unit::PerSecond, sample(runs)).against("tcp", sample(&[10.0; 3])).by_turns()
+        };
+        let notes = |second: &[f64]| {
+            let mut report = Report::new("test");
+            report.figures = vec![figure(&[20.0, 20.1, 20.0]), figure(second)];
+            report.warnings.clear();
+            report.warn_of_unknown_ratios(0.15);
+            report.warnings
+        };
+        assert!(notes(&[10.0, 20.0, 40.0])[0].starts_with("1 of 2 ratios are known within 15 %"));
+        assert!(notes(&[20.0, 20.0, 20.0]).is_empty());
     }
 
     #[test]

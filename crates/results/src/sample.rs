@@ -57,6 +57,17 @@ impl Sample {
         Some(Self { median, spread, runs })
     }
 
+    /// How well the runs tell their median: half the width of its interval of 95 %, as a part of it, of runs that scatter normally
+    /// with these quartiles (1.96 standard errors, each 1.253 standard deviations by the root of the runs' number); `None` with fewer
+    /// than three runs.
+    #[expect(clippy::cast_precision_loss, reason = "a number of runs")]
+    pub fn known(&self) -> Option<f64> {
+        /// Distance between the quartiles, in standard deviations.
+        const QUARTILES: f64 = 1.349;
+        let runs = self.runs.len();
+        (runs >= 3).then(|| 1.96 * 1.253 * self.spread / QUARTILES / (runs as f64).sqrt())
+    }
+
     /// The value that the part `part` (0 to 1) of the runs does not exceed, between neighbours where it falls between them.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "thousandths")]
     pub fn at(&self, part: f64) -> f64 {
@@ -85,6 +96,14 @@ fn quantile(sorted: &[f64], part: usize, whole: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sample_median_is_known_better_with_more_runs() {
+        let of = |runs: usize| Sample::new([90.0, 95.0, 100.0, 105.0, 110.0].repeat(runs)).unwrap().known();
+        let [few, many] = [of(1), of(16)].map(Option::unwrap);
+        assert!((0.07..0.1).contains(&few) && (3.9..4.1).contains(&(few / many)), "{few} {many}");
+        assert_eq!(sample(&[1.0, 2.0]).unwrap().known(), None);
+    }
 
     fn sample(runs: &[f64]) -> Option<Sample> {
         Sample::new(runs.to_vec())

@@ -3,6 +3,7 @@
 use crate::export::{columns, number};
 use crate::figure::{Figure, Reference};
 use crate::report::Report;
+use crate::sample::Sample;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -32,6 +33,11 @@ pub struct Moved {
     pub medians: Vec<f64>,
     /// The largest distance of one of them from the median of all, percent of that.
     pub moves: f64,
+    /// How well the runs of each result tell its median, percent ([`crate::sample::Sample::known`]).
+    pub known: Vec<Option<f64>>,
+    /// Whether so far a way is no more than the scatter of the runs: the intervals of the farthest and of the middle one meet, or too few runs
+    /// tell nothing.
+    pub scatters: bool,
 }
 
 impl Movement {
@@ -46,9 +52,10 @@ impl Movement {
         }
         let (mut ratios, mut only) = (Vec::new(), Vec::new());
         for name in names {
-            let medians: Vec<f64> = reports.iter().filter_map(|report| name.ratio(report)).collect();
-            match moves(&medians).filter(|_| medians.len() == reports.len()) {
-                Some(moves) => ratios.push(name.moved(medians, moves)),
+            let found: Vec<(f64, Option<f64>)> =
+                reports.iter().filter_map(|report| name.ratio(report)).collect();
+            match name.moved(&found).filter(|_| found.len() == reports.len()) {
+                Some(moved) => ratios.push(moved),
                 None => only.push(format!("{}, {}, to {}", name.group, name.case, name.against)),
             }
         }
@@ -61,10 +68,15 @@ impl Movement {
         self.ratios.iter().filter(|ratio| ratio.moves < self.limit).count()
     }
 
+    /// How many move by the limit and more, and by no more than their runs scatter.
+    pub fn scattered(&self) -> usize {
+        self.ratios.iter().filter(|ratio| ratio.moves >= self.limit && ratio.scatters).count()
+    }
+
     /// For a terminal: those that move by the limit and more, and a summary as the last line.
     pub fn table(&self) -> String {
         let mut out = String::new();
-        let head = ["ratio", "to", "medians", "moves by"].map(str::to_owned).to_vec();
+        let head = ["ratio", "to", "medians", "moves by", "known to"].map(str::to_owned).to_vec();
         let moved = self.ratios.iter().filter(|ratio| ratio.moves >= self.limit);
         let rows: Vec<Vec<String>> = std::iter::once(head).chain(moved.map(Moved::row)).collect();
         if rows.len() > 1 {
@@ -74,8 +86,9 @@ impl Movement {
         let (steady, all, results) = (self.steady(), self.ratios.len(), self.titles.len());
         let _ = writeln!(
             out,
-            "{steady} of {all} ratios moved by less than {} % in {results} results",
-            self.limit
+            "{steady} of {all} ratios moved by less than {} % in {results} results, {} more by no more than their runs scatter",
+            self.limit,
+            self.scattered()
         );
         out
     }
@@ -85,7 +98,9 @@ impl Moved {
     fn row(&self) -> Vec<String> {
         let medians: Vec<String> = self.medians.iter().map(|median| number(*median)).collect();
         let name = format!("{}, {}", self.group, self.case);
-        vec![name, self.against.clone(), medians.join(", "), format!("{:.0} %", self.moves)]
+        let worst = self.known.iter().copied().try_fold(0.0, |most, known| Some(f64::max(most, known?)));
+        let known = worst.map_or("-".to_owned(), |percent| format!("{percent:.0} %"));
+        vec![name, self.against.clone(), medians.join(", "), format!("{:.0} %", self.moves), known]
     }
 }
 
@@ -106,29 +121,35 @@ fn names_of(report: &Report) -> impl Iterator<Item = Name<'_>> {
 }
 
 impl Name<'_> {
-    fn ratio(&self, report: &Report) -> Option<f64> {
+    /// The ratio in a result, and how well its runs tell it, percent.
+    fn ratio(&self, report: &Report) -> Option<(f64, Option<f64>)> {
         let is_it = |figure: &&Figure| figure.group == self.group && figure.case == self.case;
         let figure = report.figures.iter().find(is_it)?;
-        figure.ratio(figure.reference(self.against)?)
+        let reference = figure.reference(self.against)?;
+        Some((figure.ratio(reference)?, figure.ratio_known(reference).map(|known| 100.0 * known)))
     }
 
-    fn moved(&self, medians: Vec<f64>, moves: f64) -> Moved {
+    /// Of the ratio in each result; `None` if there is no median above 0.
+    fn moved(&self, found: &[(f64, Option<f64>)]) -> Option<Moved> {
+        let (medians, known): (Vec<f64>, Vec<_>) = found.iter().copied().unzip();
+        let middle = Sample::new(medians.clone())?.median;
+        let distance = |of: &(f64, Option<f64>)| (of.0 - middle).abs();
+        let (near, far) = (
+            found.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)))?,
+            found.iter().max_by(|a, b| distance(a).total_cmp(&distance(b)))?,
+        );
+        let half = |(ratio, known): (f64, Option<f64>)| Some(ratio * known? / 100.0);
+        let scatters =
+            half(*near).zip(half(*far)).is_none_or(|(near, farthest)| distance(far) <= near + farthest);
         let [group, case, against] = [self.group, self.case, self.against].map(str::to_owned);
-        Moved { group, case, against, medians, moves }
+        let moves = 100.0 * distance(far) / middle;
+        (middle > 0.0).then_some(Moved { group, case, against, medians, moves, known, scatters })
     }
-}
-
-/// The largest distance from the median, percent of that; `None` if there is no median above 0.
-fn moves(medians: &[f64]) -> Option<f64> {
-    let middle = crate::sample::Sample::new(medians.to_vec())?.median;
-    let farthest = medians.iter().map(|median| (median - middle).abs()).fold(0.0, f64::max);
-    (middle > 0.0).then(|| 100.0 * farthest / middle)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Sample;
     use crate::unit::Unit;
 
     /// A result in which one case is so many times as good as its reference, another one twice as good, and a third is missing if `less`.
@@ -155,7 +176,26 @@ mod tests {
         assert!(movement.only.is_empty());
         let table = movement.table();
         assert!(table.contains("25 %") && !table.contains("1 MB"), "{table}");
-        assert!(table.ends_with("2 of 3 ratios moved by less than 15 % in 5 results\n"), "{table}");
+        let summary =
+            "2 of 3 ratios moved by less than 15 % in 5 results, 0 more by no more than their runs scatter\n";
+        assert!(table.ends_with(summary), "{table}");
+    }
+
+    #[test]
+    fn movement_no_farther_than_runs_scatter_is_told_apart() {
+        let of = |runs: [f64; 4]| {
+            let figure = Figure::new("stream", "8 B", Unit::GigabitsPerSecond, Sample::new(runs.to_vec()));
+            let mut report = Report::new("bench");
+            report.figures = vec![figure.against("veth TCP", Sample::new(vec![10.0; 4])).by_turns()];
+            report
+        };
+        let middle = [10.0, 40.0, 80.0, 160.0];
+        let far = |runs| Movement::new(&[of(middle), of(middle), of(runs)], 15.0);
+        assert_eq!(
+            (far([20.0, 80.0, 120.0, 200.0]).steady(), far([20.0, 80.0, 120.0, 200.0]).scattered()),
+            (0, 1)
+        );
+        assert_eq!(far([999.0, 1000.0, 1000.0, 1001.0]).scattered(), 0);
     }
 
     #[test]
