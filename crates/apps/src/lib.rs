@@ -4,7 +4,7 @@
 //! * [`Site`]: where a program runs and where its server listens. Everything here makes [`Command`]s; the caller starts
 //!   and ends them.
 //! * [`script`]: clients and small servers for Python and Node.js.
-//! * One module for each larger program: [`haproxy`], [`kafka`], [`mpi`], [`nbd`], [`rabbitmq`], [`zookeeper`].
+//! * One module for each larger program: [`haproxy`], [`kafka`], [`mpi`], [`nbd`], [`openssh`], [`rabbitmq`], [`zookeeper`].
 //! * [`work`]: the work that a client reports.
 //! * [`need`]: the programs and Debian packages that this takes.
 #![forbid(unsafe_code)]
@@ -14,6 +14,7 @@ pub mod kafka;
 pub mod mpi;
 pub mod nbd;
 pub mod need;
+pub mod openssh;
 pub mod rabbitmq;
 pub mod script;
 pub mod work;

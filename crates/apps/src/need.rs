@@ -109,6 +109,12 @@ pub mod of {
         &[Need::new("mpirun.mpich", "mpich"), Need::new("mpicc.mpich", "libmpich-dev")];
     /// memcached, with a client of our own.
     pub const MEMCACHED: &[Need] = &[Need::new(PYTHON, "python3"), Need::new("memcached", "memcached")];
+    /// OpenSSH's server and its clients.
+    pub const OPENSSH: &[Need] = &[
+        Need::new(crate::openssh::SSHD, "openssh-server"),
+        Need::new("scp", "openssh-client"),
+        Need::new("ssh-keygen", "openssh-client"),
+    ];
     /// Python alone.
     pub const PYTHON_ALONE: &[Need] = &[Need::new(PYTHON, "python3")];
     /// Node.js.

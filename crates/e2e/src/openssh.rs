@@ -3,8 +3,8 @@
 use crate::program::{Program, run};
 use crate::rig::Rig;
 use crate::{WORK, package};
-use anyhow::{Context, Result};
-use std::fs;
+use anyhow::Result;
+pub use crosslane_apps::openssh::{Separation, identify, set_up};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -25,17 +25,7 @@ pub struct Sshd {
     keys: PathBuf,
     port: u16,
     address: String,
-    _separation: Option<Separation>,
-}
-
-/// The folder that a server of root's needs, if we had to make it.
-#[derive(Debug)]
-struct Separation(PathBuf);
-
-impl Drop for Separation {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
-    }
+    _separation: Separation,
 }
 
 impl Sshd {
@@ -69,7 +59,7 @@ impl Sshd {
         }
         let (keys, address) = (rig.file("ssh"), rig.address(host)?.to_string());
         set_up(&keys, &address, port)?;
-        let separation = separation()?;
+        let separation = Separation::ready()?;
         let mut command = by(rig, host, sshd)?;
         let mut server = Program::start(command.args(["-D", "-e", "-f"]).arg(keys.join("config")))?;
         server.listens(port)?;
@@ -129,45 +119,4 @@ impl Sshd {
     fn identify(&self, command: &mut Command) {
         identify(&self.keys, command);
     }
-}
-
-/// Makes the folder `keys`, with keys for a server and its user, and the server's `config`.
-///
-/// # Errors
-/// A file cannot be written, or `ssh-keygen` fails.
-pub fn set_up(keys: &Path, address: &str, port: u16) -> Result<()> {
-    fs::create_dir(keys)?;
-    for name in ["host", "user"] {
-        let mut keygen = Command::new("ssh-keygen");
-        run(keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(keys.join(name)), WORK)?;
-    }
-    fs::copy(keys.join("user.pub"), keys.join("authorized"))?;
-    fs::write(keys.join("config"), config(keys, address, port))?;
-    Ok(())
-}
-
-/// Tells a client which key to use of those that [`set_up`] has made, and to ask nobody.
-pub fn identify(keys: &Path, command: &mut Command) {
-    command.arg("-i").arg(keys.join("user")).args(["-F", "none", "-o", "BatchMode=yes"]);
-    command.args(["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]);
-    command.args(["-o", "IdentitiesOnly=yes", "-o", "LogLevel=ERROR"]);
-}
-
-fn config(keys: &Path, address: &str, port: u16) -> String {
-    let at = keys.display();
-    format!(
-        "ListenAddress {address}\nPort {port}\nHostKey {at}/host\nAuthorizedKeysFile {at}/authorized\n\
-         PidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin yes\n\
-         PrintMotd no\nSubsystem sftp internal-sftp\n"
-    )
-}
-
-/// A server of root's runs its unprivileged part in `/run/sshd`.
-fn separation() -> Result<Option<Separation>> {
-    let path = PathBuf::from("/run/sshd");
-    if path.is_dir() {
-        return Ok(None);
-    }
-    fs::create_dir(&path).with_context(|| format!("create {}", path.display()))?;
-    Ok(Some(Separation(path)))
 }

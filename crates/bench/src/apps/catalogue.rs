@@ -4,14 +4,13 @@ use super::servers;
 use super::sides::{Sides, whole};
 use crate::figure::Unit;
 use crate::program::process::Server;
-use crate::program::redis;
 use anyhow::{Context, Result, bail};
 use crosslane_apps::kafka::{self, Manner};
 use crosslane_apps::mpi::{Hosts, Mpi, PingPong};
 use crosslane_apps::need::{Need, of};
 use crosslane_apps::script::Script;
 use crosslane_apps::work::Work;
-use crosslane_apps::{Site, nbd};
+use crosslane_apps::{Site, nbd, openssh};
 use std::process::Command;
 
 /// A program of others.
@@ -37,6 +36,8 @@ pub(super) struct App {
     pub(super) warm_up: f64,
     /// Why it is below TCP, if that is so and the reason is known.
     pub(super) limit: Option<&'static str>,
+    /// It takes much longer to start than a short run takes: only measured by --quick if it is named.
+    pub(super) is_slow: bool,
 }
 
 type Serve = fn(&Site<'_>) -> Result<Vec<Server>>;
@@ -82,6 +83,7 @@ const USUAL: App = App {
     read: Work::json,
     warm_up: 0.0,
     limit: None,
+    is_slow: false,
 };
 
 /// The client of a script, which prints JSON, and the servers that it asks.
@@ -117,14 +119,17 @@ pub(super) const APPS: &[App] = &[
     in_megabytes(script("zeromq-flow", "ZeroMQ, 64 KB, 32 under way", Script::ZeroMq, "flow")),
     App {
         warm_up: COMPILING,
+        is_slow: true,
         ..script("zookeeper", "ZooKeeper (kazoo), reads of 1 KB", Script::ZooKeeper, "get")
     },
     App {
         warm_up: COMPILING,
+        is_slow: true,
         ..script("zookeeper-32", "ZooKeeper (kazoo), 32 under way", Script::ZooKeeper, "many")
     },
     App {
         per: "a message",
+        is_slow: true,
         ..script("rabbitmq", "RabbitMQ (pika), 100 B, 100 under way", Script::Amqp, "small")
     },
     App {
@@ -146,6 +151,14 @@ pub(super) const APPS: &[App] = &[
         serve: servers::nbd,
         client: Client::Program(|sides, time| nbd::rate(&sides.client, time)),
         read: nbd::read,
+        ..USUAL
+    }),
+    in_megabytes(App {
+        name: "scp",
+        title: "scp, files of 64 MB",
+        needs: of::OPENSSH,
+        serve: servers::openssh,
+        client: Client::Program(|sides, time| openssh::rate(&sides.client, time)),
         ..USUAL
     }),
     mpi("openmpi-8", "Open MPI, 8 B there and back", Mpi::Open, 8),
@@ -207,6 +220,7 @@ pub(super) const APPS: &[App] = &[
 const KAFKA: App = App {
     per: "a record",
     warm_up: COMPILING,
+    is_slow: true,
     needs: of::KAFKA,
     serve: servers::kafka,
     read: kafka::read,
@@ -222,7 +236,6 @@ impl App {
     /// Its client, for so many seconds.
     pub(super) fn ask(&self, sides: &Sides<'_>, seconds: f64) -> Result<Command> {
         match self.client {
-            Client::Script(Script::Connections, kind) => servers::connecting(sides, seconds, kind),
             Client::Script(script, kind) => script.rate(&sides.client, seconds, kind),
             Client::Program(client) => client(sides, seconds),
             Client::Mpi(mpi, bytes) => {
@@ -245,11 +258,11 @@ fn wrk(sides: &Sides<'_>, seconds: f64, connections: u32, file: &str) -> Result<
 fn redis_benchmark(sides: &Sides<'_>, seconds: f64) -> Result<Command> {
     let mut command = sides.client.command("redis-benchmark")?;
     command.args(["-h", &sides.client.address.to_string(), "-p", &sides.client.port.to_string()]);
-    command.args(["-t", "get", "-c", "50", "--csv", "-n", &(REQUESTS * whole(seconds)).to_string()]);
+    command.args(["-t", "get", "-c", "50", "-n", &(REQUESTS * whole(seconds)).to_string()]);
     Ok(command)
 }
 
-/// Requests that take redis over TCP about a second, and what one of its rates stands for.
+/// Requests that take redis over TCP about a second.
 const REQUESTS: u32 = 100_000;
 
 /// The number before or behind a word of a program's output.
@@ -258,8 +271,11 @@ fn number(text: &str) -> Result<f64> {
 }
 
 fn read_redis(out: &str) -> Result<Work> {
-    let rate = number(redis::get(out)?.split(',').nth(1).unwrap_or_default())?;
-    Work::at_rate(f64::from(REQUESTS), rate)
+    let before = |words: &str| {
+        let text = out.split_once(words).with_context(|| format!("redis-benchmark printed no {words:?}"))?.0;
+        number(text.split_whitespace().next_back().unwrap_or_default())
+    };
+    Work::at_rate(before(" requests completed in")?, before(" requests per second")?)
 }
 
 fn read_wrk(out: &str) -> Result<Work> {
@@ -287,8 +303,11 @@ mod tests {
         let wrk = read_wrk(include_str!("../captured/wrk.txt")).unwrap();
         assert!((wrk.rate() - 57405.59).abs() < 0.01 && wrk.count > 1000.0, "{wrk:?}");
         assert!(read_wrk("1 requests in 1s\nSocket errors: read 1\nRequests/sec: 1").is_err());
-        let redis = read_redis(include_str!("../captured/redis.csv")).unwrap();
-        assert!((redis.rate() - 54054.05).abs() < 0.01);
+        let redis = "====== GET ======\n  200000 requests completed in 3.70 seconds\n\nSummary:\n  \
+                     throughput summary: 54054.05 requests per second\n";
+        let redis = read_redis(redis).unwrap();
+        assert!((redis.rate() - 54054.05).abs() < 0.01 && redis.count == 200_000.0);
+        assert!(read_redis("").is_err());
         let text = "number of transactions actually processed: 5000\ntps = 2500.5 (without initial)\n";
         assert!((read_pgbench(text).unwrap().rate() - 2500.5).abs() < 1e-6);
         assert!(read_pgbench("").is_err());

@@ -5,7 +5,9 @@ use crate::program::process::{Server, run};
 use crate::program::web::nginx as nginx_of;
 use anyhow::{Context, Result};
 use crosslane_apps::script::Script;
-use crosslane_apps::{Site, haproxy as proxy, kafka, nbd as disk, rabbitmq as broker, zookeeper as keeper};
+use crosslane_apps::{
+    Site, haproxy as proxy, kafka, nbd as disk, openssh as ssh, rabbitmq as broker, zookeeper as keeper,
+};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -72,6 +74,15 @@ pub(super) fn nginx(at: &Site<'_>) -> Result<Vec<Server>> {
     Ok(vec![Server::start(command, at.port)?])
 }
 
+pub(super) fn openssh(at: &Site<'_>) -> Result<Vec<Server>> {
+    anyhow::ensure!(
+        is_root(),
+        "sshd in an ordinary user's lab takes itself for root and finds /run/sshd not its own"
+    );
+    let separation = ssh::Separation::ready()?;
+    Ok(vec![Server::start(ssh::server(at)?, at.port)?.with(separation)])
+}
+
 /// The proxy has the port; nginx has a nearby one.
 pub(super) fn haproxy(at: &Site<'_>) -> Result<Vec<Server>> {
     let behind = Site { port: at.port + 400, ..*at };
@@ -107,15 +118,6 @@ pub(super) fn postgres(at: &Site<'_>) -> Result<Vec<Server>> {
     fill.args(["-i", "-q", "-s", "2", "postgres"]);
     run(fill, SLOW).context("pgbench -i")?;
     Ok(vec![server])
-}
-
-/// A client that makes connections. The kernel keeps few of the closed ones: with tens of thousands the search for a
-/// free port would be measured.
-pub(super) fn connecting(sides: &Sides<'_>, seconds: f64, kind: &str) -> Result<Command> {
-    let mut limit = sides.client.command("sh")?;
-    limit.args(["-c", "echo 4096 > /proc/sys/net/ipv4/tcp_max_tw_buckets"]);
-    run(limit, SLOW).context("limit connections in TIME-WAIT")?;
-    Script::Connections.rate(&sides.client, seconds, kind)
 }
 
 /// The user of PostgreSQL's server.

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+use std::any::Any;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::unix::process::CommandExt;
@@ -22,6 +23,8 @@ const COMPLAINT: usize = 300;
 pub struct Server {
     child: Child,
     log: File,
+    /// What is removed when it has ended.
+    beside: Option<Box<dyn Any>>,
 }
 
 impl Server {
@@ -76,7 +79,7 @@ impl Server {
         let log = tempfile::tempfile()?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
         let child = command.process_group(0).spawn().with_context(|| format!("cannot start {command:?}"))?;
-        Ok(Self { child, log })
+        Ok(Self { child, log, beside: None })
     }
 
     /// The same once `ready` holds.
@@ -89,6 +92,13 @@ impl Server {
             wait_for_exit(&self.child, LOOK_AGAIN)?;
         }
         Ok(self)
+    }
+
+    /// The same with something that it needs as long as it runs.
+    #[must_use]
+    pub fn with(mut self, beside: impl Any) -> Self {
+        self.beside = Some(Box::new(beside));
+        self
     }
 
     /// Its process id.
@@ -105,6 +115,7 @@ impl Drop for Server {
         let _ = wait_for_exit(&self.child, SERVER_TIMEOUT);
         let _ = kill_process_group(group, Signal::KILL);
         let _ = self.child.wait();
+        drop(self.beside.take());
     }
 }
 
