@@ -19,6 +19,8 @@ pub struct Setting {
     pub bars: bool,
     /// Suffix of the program's name: what is special about this setting.
     pub remark: String,
+    /// Whether the main points are enough.
+    pub brief: bool,
 }
 
 /// Runs `program` at all `places`; the first one is ours, the others are references. A failure becomes a figure that
@@ -133,7 +135,7 @@ fn figures(program: &Program, setting: &Setting, outcomes: &[(&str, Outcome)]) -
         outcome.as_ref().ok().and_then(|runs| Sample::new(runs.columns.get(index)?.clone()))
     };
     let one = |(index, metric): (usize, &Metric)| {
-        let mut figure = Figure::new(&group, metric.case, metric.unit, sample(ours, index));
+        let mut figure = Figure::new(&group, metric.case, metric.unit, sample(ours, index)).by_turns();
         (figure.missing, figure.steal) = (ours.as_ref().err().cloned(), steal);
         for (name, outcome) in references {
             figure = figure.against(name, sample(outcome, index));
@@ -159,7 +161,8 @@ mod tests {
     #[test]
     fn compare_runs_every_installed_program_over_loopback() {
         let here = [Here::new().unwrap(), Here::new().unwrap()];
-        let setting = Setting { runs: 1, effort: Effort::Short, bars: true, remark: String::new() };
+        let setting =
+            Setting { runs: 1, effort: Effort::Short, bars: true, remark: String::new(), brief: false };
         for program in all() {
             for figure in compare(&program, &here, &setting, &ProgressBar::hidden()) {
                 println!("{} {}: {:?} {:?}", figure.group, figure.case, figure.sample, figure.missing);

@@ -34,7 +34,7 @@ pub fn run_demo(args: &DemoArgs) -> Result<()> {
 
 /// The programs one after the other, with progress on the terminal.
 fn demo(runs: usize) -> Result<Report> {
-    let setting = Setting { runs, effort: Effort::Short, bars: false, remark: String::new() };
+    let setting = Setting { runs, effort: Effort::Short, bars: false, remark: String::new(), brief: true };
     eprintln!("Three hosts in a ring, each a network namespace with its own crosslaned ...");
     let lab = place::up(&Options::scratch("demo"))?;
     for host in &lab.state().hosts {

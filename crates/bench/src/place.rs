@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use crosslane_lab::{Lab, LabError, Machines, Options, Preload, Topology};
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
 /// Name of the kernel's TCP within one host, the reference of most bars.
@@ -199,7 +199,22 @@ pub(crate) fn machines(image: Option<PathBuf>) -> Result<Machines> {
 
 /// Brings a lab up.
 pub(crate) fn up(options: &Options) -> Result<Lab> {
-    Lab::up(options).context("the lab does not come up")
+    let lab = Lab::up(options).context("the lab does not come up")?;
+    if lab.state().accelerator.is_none() {
+        keep_few_closed(&lab)?;
+    }
+    Ok(lab)
+}
+
+/// The kernel keeps few of the hosts' closed connections: with tens of thousands the search for a free port would be measured.
+fn keep_few_closed(lab: &Lab) -> Result<()> {
+    for host in &lab.state().hosts {
+        let mut limit = lab.command(&host.name, Preload::Off, "sh")?;
+        // Where the files of the kernel cannot be written it keeps what it keeps.
+        limit.args(["-c", "echo 4096 > /proc/sys/net/ipv4/tcp_max_tw_buckets"]).stderr(Stdio::null());
+        limit.status().context("limit connections in TIME-WAIT")?;
+    }
+    Ok(())
 }
 
 /// Takes it down.

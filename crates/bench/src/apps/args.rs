@@ -15,6 +15,7 @@ count their own, and daemons are added to that. Ratios are above 1
 where streams are better, medians of those of neighbouring turns, with the least and the most.
 A turn in which the hypervisor stole more than 5 % of the processors' time is measured again, twice
 at most; the most that is left is shown.
+With --quick those that take long to start (Java's, RabbitMQ) only run if --only names them.
 All runs on two processors. Programs that are not installed are named with their Debian package
 (scripts/install-packages.sh test installs all of them; Kafka comes by scripts/fetch-kafka.sh).
 Bar: no rate is below 0.95 of the kernel's TCP.";
@@ -26,7 +27,7 @@ pub struct AppsArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,
-    /// How long each run lasts, roughly [default: 2, with --quick 0.5]
+    /// How long each run lasts, roughly [default: 2, with --quick 0.25]
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub seconds: Option<f64>,
     /// Run only these, as in grpc-unary,redis; `list` names all
@@ -63,8 +64,14 @@ fn names() -> Vec<&'static str> {
 impl Plan {
     /// That of these options.
     pub fn usual(common: &Common) -> Self {
-        let seconds = if common.quick { 0.5 } else { 2.0 };
-        Self { turns: common.usual_runs(2), seconds, only: Vec::new(), two_processors: true }
+        let seconds = if common.quick { 0.25 } else { 2.0 };
+        Self {
+            turns: common.usual_runs(4),
+            seconds,
+            only: Vec::new(),
+            brief: common.quick,
+            two_processors: true,
+        }
     }
 }
 

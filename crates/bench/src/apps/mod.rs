@@ -30,15 +30,20 @@ pub struct Plan {
     pub turns: usize,
     /// How long each run lasts, roughly, s.
     pub seconds: f64,
-    /// Only these programs (by name); all if empty.
+    /// Only these programs (by name); all if empty, or all that start soon if `brief`.
     pub only: Vec<String>,
+    /// Whether those that take long to start are left out.
+    pub brief: bool,
     /// Whether everything runs on two processors.
     pub two_processors: bool,
 }
 
 impl Plan {
     fn apps(&self) -> impl Iterator<Item = &'static App> {
-        let wanted = |app: &&App| self.only.is_empty() || self.only.iter().any(|name| name == app.name);
+        let wanted = |app: &&App| match self.only.is_empty() {
+            true => !(self.brief && app.is_slow),
+            false => self.only.iter().any(|name| name == app.name),
+        };
         catalogue::APPS.iter().filter(wanted)
     }
 }
@@ -119,11 +124,15 @@ mod tests {
             turns: 1,
             seconds: 1.0,
             only: only.iter().map(|&name| name.to_owned()).collect(),
+            brief: false,
             two_processors: true,
         };
         let mut names: Vec<&str> = plan(&[]).apps().map(|app| app.name).collect();
         assert_eq!(plan(&names[..2]).apps().count(), 2);
         let all = names.len();
+        let brief = Plan { brief: true, ..plan(&[]) };
+        assert!(brief.apps().count() < all && brief.apps().all(|app| !app.is_slow));
+        assert_eq!(Plan { brief: true, ..plan(&["zookeeper"]) }.apps().count(), 1, "it is asked for");
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), all);

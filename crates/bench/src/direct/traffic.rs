@@ -71,7 +71,7 @@ pub(super) fn runs(
         return vec![Err(why); places.len()];
     }
     let effort = if plan.seconds > 1 { Effort::Long } else { Effort::Short };
-    let setting = Setting { runs: plan.runs, effort, bars: false, remark: String::new() };
+    let setting = Setting { runs: plan.runs, effort, bars: false, remark: String::new(), brief: true };
     by_turns(program, places, &setting, progress)
 }
 

@@ -29,7 +29,7 @@ pub struct MediaArgs {
     /// Measure these cables instead, as `gen3 x4, fibre 10 m`; to be given several times: others are held against the first
     #[arg(long = "cable", value_name = "TEXT")]
     pub cables: Vec<Cable>,
-    /// How long each run lasts, ms [default: 1000, with --quick 500]
+    /// How long each run lasts, ms [default: 1000, with --quick 250]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u16).range(100..))]
     pub millis: Option<u16>,
 }
@@ -37,8 +37,8 @@ pub struct MediaArgs {
 impl Plan {
     /// That of these options.
     pub fn usual(common: &Common) -> Self {
-        let time = Duration::from_millis(if common.quick { 500 } else { 1000 });
-        Self { cables: Self::cables(common.quick), runs: common.usual_runs(2), time }
+        let time = Duration::from_millis(if common.quick { 250 } else { 1000 });
+        Self { cables: Self::cables(common.quick), runs: common.usual_runs(5), time }
     }
 }
 

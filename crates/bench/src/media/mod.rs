@@ -120,6 +120,7 @@ impl Rig {
                 0 => figure,
                 _ => figure.against(&plan.cables[0].to_string(), samples[0].clone()),
             }
+            .by_turns()
         };
         Ok(plan.cables.iter().enumerate().map(figure).collect())
     }

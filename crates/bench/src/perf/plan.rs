@@ -188,8 +188,9 @@ impl Run<'_> {
         self.progress.set_message(part);
     }
 
+    /// Adds a figure, whose runs took turns with those of its references.
     fn add(&mut self, figure: Figure) {
-        self.report.figures.push(figure);
+        self.report.figures.push(figure.by_turns());
     }
 
     fn writes(&mut self) -> Result<()> {
@@ -305,7 +306,7 @@ impl Run<'_> {
                 bandwidth = bandwidth.bar(BARE, STREAM_BAR, None);
             }
             self.add(bandwidth);
-            rates.push(figure("messages", Unit::PerSecond, [pair[0].clone(), pair[1].clone()]));
+            rates.push(figure("messages", Unit::PerSecond, [pair[0].clone(), pair[1].clone()]).by_turns());
         }
         self.report.figures.extend(rates);
         Ok(())

@@ -6,12 +6,20 @@ use crate::figure::Unit;
 use crate::place::Place;
 use anyhow::{Context, Result};
 
+/// Requests of one client that tell how many take so many seconds.
+const FIRST: u32 = 2_000;
+
 pub(super) const ONE: Program = Program {
     name: "redis",
     needs: &["redis-server", "redis-benchmark"],
     metrics: &[Metric::new("GET, 1 client", Unit::PerSecond).bar(10.0, Some(30.0))],
     serve,
-    measure: |place, port, effort| Ok(vec![rate(place, port, 1, 40_000 * effort.seconds())?]),
+    measure: |place, port, effort| {
+        let first = rate(place, port, 1, FIRST)?;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some seconds' requests")]
+        let requests = (first * f64::from(effort.seconds())) as u32;
+        Ok(vec![rate(place, port, 1, requests.max(FIRST))?])
+    },
 };
 
 pub(super) const FIFTY: Program = Program {
@@ -43,7 +51,7 @@ fn parse(out: &str) -> Result<f64> {
 }
 
 /// The line of GET in what redis-benchmark printed.
-pub(crate) fn get(out: &str) -> Result<&str> {
+fn get(out: &str) -> Result<&str> {
     out.lines().rfind(|line| line.starts_with("\"GET\"")).context("redis-benchmark gave no GET")
 }
 

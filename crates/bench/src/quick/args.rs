@@ -16,7 +16,7 @@ pub struct QuickArgs {
     /// Let each run of a program last three seconds instead of one
     #[arg(long)]
     pub long: bool,
-    /// Leave out the second half, all programs on two processors; --quick does, too
+    /// Leave out the second half, all programs on two processors; --quick does, too, and has ways over two cables at most
     #[arg(long)]
     pub no_pinned: bool,
     /// Run only these: perf, idle, ip, transit, safety, loss, or names of programs
@@ -43,8 +43,8 @@ impl QuickArgs {
 impl Quick {
     /// That of these options.
     pub fn usual(common: &Common) -> Self {
-        let runs = common.usual_runs(2);
-        Self { runs, effort: Effort::Short, pinned: !common.quick, only: Vec::new() }
+        let (runs, brief) = (common.usual_runs(3), common.quick);
+        Self { runs, effort: Effort::Short, pinned: !brief, only: Vec::new(), brief }
     }
 }
 

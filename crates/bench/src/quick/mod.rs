@@ -36,6 +36,8 @@ pub struct Quick {
     pub pinned: bool,
     /// Run these only (by name); all if empty.
     pub only: Vec<String>,
+    /// Whether the main points are enough: ways over two cables at most.
+    pub brief: bool,
 }
 
 impl Quick {
@@ -81,7 +83,7 @@ impl Quick {
     }
 
     fn setting(&self, bars: bool, remark: &str) -> Setting {
-        Setting { runs: self.runs, effort: self.effort, bars, remark: remark.to_owned() }
+        Setting { runs: self.runs, effort: self.effort, bars, remark: remark.to_owned(), brief: self.brief }
     }
 }
 
@@ -236,7 +238,7 @@ fn at_all(
 
 /// Direct access from user space: what belongs into a summary.
 fn direct(runs: usize) -> Result<Taken> {
-    let plan = Plan { runs: 3 * runs, ..Plan::quick() };
+    let plan = Plan { runs: 10 * runs, ..Plan::quick() };
     let cores = Cores::pick()?;
     let cores = if cores.is_shared() { cores } else { Cores::pick_close()? };
     let is_main = |figure: &Figure| {
@@ -254,7 +256,7 @@ mod tests {
 
     fn quick(only: &[&str], pinned: bool) -> Quick {
         let only = only.iter().map(|&name| name.to_owned()).collect();
-        Quick { runs: 1, effort: Effort::Short, pinned, only }
+        Quick { runs: 1, effort: Effort::Short, pinned, only, brief: false }
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub struct RingArgs {
 impl Plan {
     /// That of these options.
     pub fn usual(common: &Common) -> Self {
-        Self::new(common.usual_runs(2), common.quick)
+        Self::new(common.usual_runs(12), common.quick)
     }
 }
 

@@ -47,7 +47,7 @@ pub struct ScaleArgs {
 impl Plan {
     /// That of these options.
     pub fn usual(common: &Common) -> Self {
-        let (runs, millis) = (common.usual_runs(2), 500);
+        let (runs, millis) = (common.usual_runs(5), if common.quick { 200 } else { 500 });
         if common.quick {
             let (connections, hosts, simulated) = (vec![1, 100, 1000], vec![2, 4], vec![2, 8, 32]);
             return Self { connections, hosts, simulated, runs, millis };

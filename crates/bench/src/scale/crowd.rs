@@ -13,6 +13,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
+/// Connections that may wait for the answering program.
+const BACKLOG: i32 = 16_384;
 /// Bytes of a question.
 const LEN: usize = 64;
 /// Questions that are under way at a time, at most.
@@ -68,6 +70,8 @@ pub fn answer(port: u16) -> Result<()> {
     allow(most.saturating_sub(OTHERS))?;
     let mut poll = Poll::new()?;
     let mut listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port).into()).context("cannot listen")?;
+    // With a short queue the kernel drops those that come while this program does not run, and they wait a second for the next try.
+    rustix::net::listen(&listener, BACKLOG)?;
     let mut peers: Vec<Option<TcpStream>> = Vec::new();
     let mut free: Vec<usize> = Vec::new();
     let listens = Token(usize::MAX);

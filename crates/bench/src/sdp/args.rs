@@ -39,9 +39,9 @@ pub struct SdpArgs {
     /// Measure answers of these sizes instead of 64 B to 8 KB
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     pub replies: Vec<Length>,
-    /// How long each run is measured
-    #[arg(long, default_value_t = 300, value_name = "MS", value_parser = clap::value_parser!(u16).range(10..))]
-    pub millis: u16,
+    /// How long each run is measured [default: 300, with --quick 100]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u16).range(10..))]
+    pub millis: Option<u16>,
     /// (internal) Be a program that is written for streams, with one of the following
     #[arg(long, hide = true, value_enum)]
     pub native: Option<Manner>,
@@ -62,7 +62,7 @@ pub struct SdpArgs {
 impl Plan {
     /// That of these options.
     pub fn usual(common: &Common) -> Self {
-        Self::new(common.usual_runs(2), common.quick)
+        Self::new(common.usual_runs(7), common.quick)
     }
 }
 
@@ -75,7 +75,8 @@ pub fn run_sdp(args: &SdpArgs) -> Result<()> {
         return Ok(());
     }
     let common = &args.common;
-    let mut plan = Plan { millis: args.millis.into(), ..Plan::usual(common) };
+    let mut plan = Plan::usual(common);
+    plan.millis = args.millis.map_or(plan.millis, u64::from);
     for (usual, asked) in [(&mut plan.sizes, &args.sizes), (&mut plan.replies, &args.replies)] {
         if !asked.is_empty() {
             usual.clone_from(asked);

@@ -62,7 +62,7 @@ pub struct StackArgs {
 impl Plan {
     /// That of these options.
     pub fn usual(common: &Common) -> Self {
-        Self::new(common.usual_runs(2), common.quick)
+        Self::new(common.usual_runs(8), common.quick)
     }
 }
 

@@ -14,7 +14,7 @@ than 5 % of the processors' time to others (steal). All runs on two processors.
 Bars: TCP is never faster in the second that follows; of the seconds with at most 5 % of steal, at
 most one in twenty has a mean above 5 us.
 --runs is how many seconds each program has on streams, and as many on TCP: 100 by default, with
---quick 10. 100 of both programs take about eight minutes.";
+--quick 6. 100 of both programs take about eight minutes.";
 
 /// `crosslane bench steady`: how often a ping-pong is much slower than usual.
 #[derive(Args, Clone, Debug)]
@@ -47,7 +47,7 @@ impl SteadyArgs {
 impl Plan {
     /// That of these options.
     pub fn usual(common: &Common) -> Self {
-        Self { turns: common.runs(100, 10), only: Vec::new(), two_processors: true }
+        Self { turns: common.runs(100, 6), only: Vec::new(), two_processors: true }
     }
 }
 

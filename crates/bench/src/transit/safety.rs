@@ -34,7 +34,10 @@ pub(super) fn measure(setting: &Setting, progress: &ProgressBar) -> Result<Vec<J
 fn judged(pair: &[Vec<f64>], count: usize) -> Judged {
     let [keep, reset] = [0, 1].map(|at: usize| pair.get(at).cloned().and_then(Sample::new));
     let figure = Figure::new("cost of safety: iperf3", cables(count), Unit::GigabitsPerSecond, keep);
-    Judged { figure: figure.against(NOTHING_KEPT, reset).bar(NOTHING_KEPT, PART, None), cables: count }
+    Judged {
+        figure: figure.against(NOTHING_KEPT, reset).bar(NOTHING_KEPT, PART, None).by_turns(),
+        cables: count,
+    }
 }
 
 #[cfg(test)]

@@ -42,12 +42,12 @@ const PUMPED: Kind =
     Kind { name: ", pumped", at: 1, part: 0.6, added: 2.0, limit: "limit of 2 us", pumps: true };
 
 pub(super) fn measure(setting: &Setting, progress: &ProgressBar) -> Result<Vec<Judged>> {
-    let chain = |pump| {
-        place::up(&Options { hosts: 5, topology: Topology::Chain, pump, ..Options::scratch("transit") })
-    };
+    let (hosts, others) = if setting.brief { (3, &OTHERS[..2]) } else { (5, &OTHERS[..]) };
+    let chain =
+        |pump| place::up(&Options { hosts, topology: Topology::Chain, pump, ..Options::scratch("transit") });
     let (shared, pumped) = (chain(false)?, chain(true)?);
     let mut ends = Vec::new();
-    for other in OTHERS {
+    for &other in others {
         let [handed_on, kernel] = InLab::between(&shared, FIRST, other)?;
         let [copied, _] = InLab::between(&pumped, FIRST, other)?;
         ends.extend([handed_on, copied, kernel]);
@@ -67,11 +67,12 @@ fn bandwidth(rates: &[Vec<f64>], kind: &Kind) -> Vec<Judged> {
         let group = format!("transit: iperf3{}{group}", kind.name);
         Figure::new(&group, cables(count), Unit::GigabitsPerSecond, at(count, kind.at))
     };
-    let beside_kernel =
-        |count: usize| figure("", count).against(VETH, at(count, KERNEL)).bar(VETH, 1.0, None).into();
+    let beside_kernel = |count: usize| {
+        figure("", count).against(VETH, at(count, KERNEL)).bar(VETH, 1.0, None).by_turns().into()
+    };
     let beside_one = |count: usize| {
         let figure = figure(", beside one cable", count).against(ONE_CABLE, at(1, kind.at));
-        kind.judge(figure.bar(ONE_CABLE, kind.part, None), count)
+        kind.judge(figure.bar(ONE_CABLE, kind.part, None).by_turns(), count)
     };
     let all = rates.len() / PLACES;
     (kind.first()..=all).map(beside_kernel).chain((2..=all).map(beside_one)).collect()
@@ -86,7 +87,7 @@ fn latency(times: &[Vec<f64>], kind: &Kind) -> Vec<Judged> {
         let group = format!("transit: sockperf, one way{}", kind.name);
         let ours = Sample::new(half(count, kind.at));
         let figure = Figure::new(&group, cables(count), Unit::Microseconds, ours);
-        figure.against(VETH, Sample::new(half(count, KERNEL))).bar(VETH, 1.0, None).into()
+        figure.against(VETH, Sample::new(half(count, KERNEL))).bar(VETH, 1.0, None).by_turns().into()
     };
     let added = |count: usize| {
         let (nearer, farther) = (half(count - 1, kind.at), half(count, kind.at));
