@@ -2,7 +2,7 @@
 
 use crate::host::{Host, Provider};
 use crate::proof::Cookie;
-use crate::session::SessionId;
+use crate::session::{Session, SessionId};
 use crate::status_page::status_of;
 use crosslane_fabric::circuit::{End, Role};
 use crosslane_wire::CircuitId;
@@ -16,6 +16,9 @@ impl Host {
         for circuit in held {
             if self.ends.release(session, circuit) {
                 self.close_end(circuit, false);
+            } else if self.hearing().are_all(self.ends.holders(circuit), Session::is_lost) {
+                // Looks at the end stopped while this session lived.
+                self.policy.check_holders_soon(circuit, self.now);
             }
         }
     }

@@ -4,12 +4,12 @@ mod support;
 
 use crosslane_wire::PROTOCOL_VERSION;
 use crosslane_wire::codec::{self, MAX_MESSAGE};
-use crosslane_wire::local::{Reply, Request};
+use crosslane_wire::local::{Plain, Reply, Request};
 use rustix::net::SendFlags;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use support::*;
 
 const GREEDY: u32 = 4011;
@@ -160,6 +160,29 @@ fn lost_session_ends_with_the_sockets_of_its_ends() {
     // A session without an end never waits.
     drop(Client::hello(&lab.control(1), "nothing"));
     assert_eq!(lab.status(1)["lost_sessions"], 0);
+}
+
+/// A look at an end finds it held for the sake of a session that lives; when that ends, too, nobody else says so.
+#[test]
+fn lost_session_ends_with_its_ends_other_holder() {
+    let lab = host("");
+    let One { mut client, server: _server, near, far: _far, sockets } = one(&lab);
+    let mut heir = Client::hello(&lab.control(1), "heir");
+    heir.tell(&Request::Hold { ends: vec![near.key()] }, &[]);
+    let seen = heir.ask(&Request::Resume { circuit: near.id, token: near.token, generation: 0 }, &[]).0;
+    assert_eq!(
+        seen,
+        Reply::Plain { why: Plain::System },
+        "it holds the end, of which there is nothing newer"
+    );
+    client.lose();
+    lab.wait(1, "the session is lost", is_lost);
+    // The looks at the end that follow at once have found it held.
+    std::thread::sleep(Duration::from_millis(100));
+    drop(sockets.0);
+    drop(heir);
+    let status = lab.wait(1, "the session is over", |status| status["lost_sessions"] == 0);
+    assert_eq!(open_ends(&status), 1);
 }
 
 /// Whoever loses sessions on purpose pays for each, and goes on with them also when his quota is used up.

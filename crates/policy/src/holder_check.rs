@@ -74,7 +74,7 @@ impl Checks {
 enum Seen {
     /// It is held, or its holder will close it.
     Fine,
-    /// A process holds it, but may die without sending `Close`.
+    /// A process holds it, or perhaps does, but may die without sending `Close`.
     Held,
     /// No process holds it.
     Gone,
@@ -137,6 +137,8 @@ impl Policy {
         let Some(end) = self.circuits.get(circuit).filter(is_used) else { return Seen::Fine };
         let is_lost = resources.is_lost(circuit);
         match resources.is_held(circuit, end) {
+            // The kernel did not say, this time.
+            None if is_lost => Seen::Held,
             None => Seen::Fine,
             Some(true) if is_lost || end.far_closed => Seen::Held,
             Some(true) => Seen::Fine,

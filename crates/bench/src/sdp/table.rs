@@ -263,8 +263,7 @@ mod tests {
         let text = table(&report());
         let row = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap_or_default();
         let cells: Vec<&str> = row("1 MB").split_whitespace().collect();
-        let wanted =
-            "1 MB 5000 read-zcopy 99 %, bcopy 1 % 4000 5000 - 1000 1000 1.00 (1.00 to 1.00) 5.00 (5.00 to 5.00) over 3";
+        let wanted = "1 MB 5000 read-zcopy 99 %, bcopy 1 % 4000 5000 - 1000 1000 1.00 (1.00 to 1.00) 5.00 (5.00 to 5.00) over 3";
         assert_eq!(cells.join(" "), wanted, "{text}");
         assert!(row("64 B").ends_with("below 1"), "{text}");
         assert!(text.contains("write-zcopy, 64 B, 1 MB: carried by bcopy 100 %"), "{text}");
