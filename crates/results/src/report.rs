@@ -93,7 +93,7 @@ impl Report {
         self.figures.sort_by_key(|figure| names.iter().position(|name| *name == figure.group));
     }
 
-    /// Adds a warning for each figure whose runs lie far apart, or were disturbed.
+    /// Adds a warning for each figure whose runs lie far apart, or were disturbed, and one of ratios that runs do not tell well.
     pub fn warn_of_noise(&mut self) {
         for figure in &self.figures {
             let Figure { group, case, steal, sample, .. } = figure;
@@ -105,12 +105,14 @@ impl Report {
                 self.warnings.push(format!("{group}, {case}: noisy, quartiles {percent:.0} % apart"));
             }
         }
+        self.warn_of_unknown_ratios();
     }
 
-    /// Adds a note of how many of the ratios are told within `part` of them by the scatter of their runs, if not all are.
-    pub fn warn_of_unknown_ratios(&mut self, part: f64) {
-        let is_known =
-            |figure: &Figure, reference| figure.ratio_known(reference).is_some_and(|known| known <= part);
+    /// Adds a note of how many of the ratios are known by the scatter of their runs, if not all are.
+    fn warn_of_unknown_ratios(&mut self) {
+        let is_known = |figure: &Figure, reference| {
+            figure.ratio_known(reference).is_some_and(|known| known <= Sample::NOISY)
+        };
         // What was measured once, or computed, tells nothing of that.
         let is_repeated =
             |figure: &Figure| figure.sample.as_ref().is_some_and(|sample| sample.runs.len() > 1);
@@ -120,11 +122,11 @@ impl Report {
             .filter(|(figure, reference)| is_repeated(figure) && figure.ratio(reference).is_some())
             .map(|(figure, reference)| is_known(figure, reference))
             .collect();
-        let (all, few) = (known.len(), known.iter().filter(|known| **known).count());
-        if few < all {
+        let (all, told) = (known.len(), known.iter().filter(|known| **known).count());
+        if told < all {
             self.warnings.push(format!(
-                "{few} of {all} ratios are known within {:.0} % by the scatter of their runs (95 %): more runs (--runs) tell more",
-                100.0 * part
+                "{told} of {all} ratios are known within {:.0} % by the scatter of their runs (95 %): more runs (--runs) tell more",
+                100.0 * Sample::NOISY
             ));
         }
     }
@@ -163,7 +165,7 @@ mod tests {
             let mut report = Report::new("test");
             report.figures = vec![figure(&[20.0, 20.1, 20.0]), figure(second)];
             report.warnings.clear();
-            report.warn_of_unknown_ratios(0.15);
+            report.warn_of_unknown_ratios();
             report.warnings
         };
         assert!(notes(&[10.0, 20.0, 40.0])[0].starts_with("1 of 2 ratios are known within 15 %"));

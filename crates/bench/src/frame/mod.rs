@@ -84,13 +84,9 @@ pub fn measure(experiment: &mut dyn Experiment, kept: Option<&Path>) -> Result<(
     progress.finish_and_clear();
     report.gather_groups();
     report.warn_of_noise();
-    report.warn_of_unknown_ratios(KNOWN);
     experiment.conclude(&mut report);
     Ok((report, failed))
 }
-
-/// Ratios that are not told within this part of them by their runs are counted in a note.
-const KNOWN: f64 = 0.15;
 
 #[cfg(test)]
 mod tests {

@@ -35,8 +35,8 @@ pub struct Moved {
     pub moves: f64,
     /// How well the runs of each result tell its median, percent ([`crate::sample::Sample::known`]).
     pub known: Vec<Option<f64>>,
-    /// Whether so far a way is no more than the scatter of the runs: the intervals of the farthest and of the middle one meet, or too few runs
-    /// tell nothing.
+    /// Whether so far a way is no more than the scatter of the runs: the intervals of the farthest and of the middle one meet. Too few runs
+    /// tell nothing of that.
     pub scatters: bool,
 }
 
@@ -140,7 +140,7 @@ impl Name<'_> {
         );
         let half = |(ratio, known): (f64, Option<f64>)| Some(ratio * known? / 100.0);
         let scatters =
-            half(*near).zip(half(*far)).is_none_or(|(near, farthest)| distance(far) <= near + farthest);
+            half(*near).zip(half(*far)).is_some_and(|(near, farthest)| distance(far) <= near + farthest);
         let [group, case, against] = [self.group, self.case, self.against].map(str::to_owned);
         let moves = 100.0 * distance(far) / middle;
         (middle > 0.0).then_some(Moved { group, case, against, medians, moves, known, scatters })
