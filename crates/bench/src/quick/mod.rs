@@ -236,9 +236,11 @@ fn at_all(
     Ok(figures.into())
 }
 
-/// Direct access from user space: what belongs into a summary.
+/// Direct access from user space: what belongs into a summary. Its runs are short, so there are more of them.
 fn direct(runs: usize) -> Result<Taken> {
-    let plan = Plan { runs: 10 * runs, ..Plan::quick() };
+    /// More tell no more.
+    const MOST: usize = 45;
+    let plan = Plan { runs: (10 * runs).min(MOST), ..Plan::quick() };
     let cores = Cores::pick()?;
     let cores = if cores.is_shared() { cores } else { Cores::pick_close()? };
     let is_main = |figure: &Figure| {
