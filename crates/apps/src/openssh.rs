@@ -14,7 +14,7 @@ const SEPARATE: &str = "/run/sshd";
 const FILE: u64 = 64;
 /// Such files that a second is enough for.
 const FILES_PER_SECOND: f64 = 4.0;
-/// FILE TO COPIES MB SCP..: copies a file so many times by one `scp`, and prints the work that this was. A connection of one's own is part of it.
+/// FILE TO COPIES MB SCP..: copies a file so many times by one `scp`, and prints the work that this was. The time includes that of connecting.
 const TIMED: &str = "file=$1 to=$2 copies=$3 mb=$4; shift 4; for copy in $(seq \"$copies\"); do set -- \"$@\" \"$file\"; done; \
      begin=$(date +%s%N); \"$@\" \"$to\" || exit; end=$(date +%s%N); \
      echo \"{\\\"count\\\": $((copies * mb)), \\\"seconds\\\": $((end - begin))e-9}\"";
