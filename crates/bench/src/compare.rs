@@ -1,10 +1,10 @@
 //! The same program at several places, by turns, so that disturbances of the machine meet all.
 
+use crate::calm::steady;
 use crate::figure::{Figure, Sample};
 use crate::place::Place;
 use crate::program::process::{Server, find};
 use crate::program::{CROSSLANE, Effort, Metric, Program};
-use crate::steal::steady;
 use anyhow::Result;
 use indicatif::ProgressBar;
 

@@ -1,5 +1,6 @@
 //! `crosslane demo`: three hosts in a ring, program after program.
 
+use crate::calm;
 use crate::compare::{Setting, compare};
 use crate::export;
 use crate::figure::Report;
@@ -36,6 +37,7 @@ pub fn run_demo(args: &DemoArgs) -> Result<()> {
 fn demo(runs: usize) -> Result<Report> {
     let setting = Setting { runs, effort: Effort::Short, bars: false, remark: String::new(), brief: true };
     eprintln!("Three hosts in a ring, each a network namespace with its own crosslaned ...");
+    calm::begin();
     let lab = place::up(&Options::scratch("demo"))?;
     for host in &lab.state().hosts {
         eprintln!("  {}  {}  {}", host.name, host.address, host.address6);

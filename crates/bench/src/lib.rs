@@ -10,6 +10,7 @@
 pub mod affinity;
 pub mod all;
 pub mod apps;
+pub mod calm;
 pub mod cli;
 pub mod clock;
 pub mod compare;
@@ -34,6 +35,5 @@ pub mod sdp;
 pub mod speaker;
 pub mod stack;
 pub mod steady;
-pub mod steal;
 pub mod transit;
 mod versions;

@@ -1,5 +1,6 @@
 //! Where results go: the terminal, and files.
 
+use crate::calm;
 use crate::export;
 use crate::figure::Report;
 use anyhow::{Context, Result, ensure};
@@ -33,7 +34,9 @@ impl Output {
         form: fn(&Report) -> String,
         markdown: fn(&Report) -> String,
     ) -> Result<()> {
-        let report = &report.clone().ended();
+        let mut report = report.clone().ended();
+        calm::record(&mut report);
+        let report = &report;
         let json = export::json(report)?;
         for (path, text) in [(&self.out, &json), (&self.markdown, &markdown(report))] {
             let Some(path) = path else { continue };

@@ -124,6 +124,7 @@ fn surroundings(report: &Report) -> Markup {
     let began = began
         .filter(|_| report.started < 253_402_300_800)
         .map(|at| humantime::format_rfc3339_seconds(at).to_string());
+    let distance = machine.distance_ns.map(|distance| format!("{distance:.0} ns"));
     let mut rows = vec![
         ("Command", report.command.join(" ")),
         ("Crosslane", report.crosslane.clone()),
@@ -133,6 +134,8 @@ fn surroundings(report: &Report) -> Markup {
         ("Kernel", machine.kernel.clone()),
         ("Load before", format!("{:.1}", machine.load)),
         ("Stolen by the hypervisor", format!("{:.1} %", machine.steal_percent)),
+        ("Idle processors", if machine.awake { "kept awake" } else { "asleep" }.to_owned()),
+        ("A cache line between two processors", distance.unwrap_or_default()),
     ];
     let programs: Vec<String> =
         report.programs.iter().map(|(name, version)| format!("{name} {version}")).collect();

@@ -17,12 +17,20 @@ pub fn table(report: &Report) -> String {
 /// What was run and where, and the processors' steal meanwhile, in two lines.
 pub fn heading(report: &Report) -> String {
     let Machine { processor, processors, kernel, load, .. } = &report.machine;
+    let kept = kept(&report.machine);
     let stolen = report.steal();
     let mark = if stolen > steal::MOST { " (disturbed)" } else { "" };
     format!(
-        "{}\n{processor}, {processors} processors, Linux {kernel}, load {load:.1}, steal {stolen:.1} %{mark}\n",
+        "{}\n{processor}, {processors} processors, Linux {kernel}, load {load:.1}, steal {stolen:.1} %{mark}{kept}\n",
         report.title
     )
+}
+
+/// How processors were kept while it was measured.
+fn kept(machine: &Machine) -> String {
+    let awake = if machine.awake { ", kept awake" } else { "" };
+    let distance = machine.distance_ns.map(|distance| format!(", {distance:.0} ns for a cache line"));
+    format!("{awake}{}", distance.unwrap_or_default())
 }
 
 /// Rows of cells, the first one of names, as columns that line up.
@@ -72,7 +80,8 @@ pub fn json(report: &Report) -> serde_json::Result<String> {
     let mut value = serde_json::to_value(report)?;
     let figures = value["figures"].as_array_mut().into_iter().flatten();
     for (json, figure) in figures.zip(&report.figures) {
-        let ratios = figure.references.iter().map(|to| (to.name.clone(), figure.ratio(to)));
+        let judged = figure.references.iter().filter(|to| !to.beside);
+        let ratios = judged.map(|to| (to.name.clone(), figure.ratio(to)));
         json["ratios"] = serde_json::to_value(ratios.collect::<BTreeMap<_, _>>())?;
         json["meets_bar"] = figure.meets_bar().into();
     }

@@ -13,6 +13,9 @@ pub struct Reference {
     pub name: String,
     /// Its value.
     pub sample: Sample,
+    /// It is shown beside the figure, and a ratio to it would mean nothing: of extremes, which are of the moment.
+    #[serde(default)]
+    pub beside: bool,
 }
 
 impl Reference {
@@ -79,7 +82,21 @@ impl Figure {
 
     /// The same figure with the reference `sample`, if there is one.
     pub fn against(mut self, name: &str, sample: Option<Sample>) -> Self {
-        self.references.extend(sample.map(|sample| Reference { name: name.to_owned(), sample }));
+        self.references.extend(sample.map(|sample| Reference {
+            name: name.to_owned(),
+            sample,
+            beside: false,
+        }));
+        self
+    }
+
+    /// The same figure with `sample` beside it, if there is one, without a ratio.
+    pub fn beside(mut self, name: &str, sample: Option<Sample>) -> Self {
+        self.references.extend(sample.map(|sample| Reference {
+            name: name.to_owned(),
+            sample,
+            beside: true,
+        }));
         self
     }
 
@@ -104,14 +121,17 @@ impl Figure {
     /// The ratios of single turns, if this and `reference` took turns and no run failed.
     pub fn ratios(&self, reference: &Reference) -> Option<Sample> {
         let (ours, theirs) = (&self.sample.as_ref()?.runs, &reference.sample.runs);
-        if !self.by_turns || ours.len() != theirs.len() {
+        if !self.by_turns || reference.beside || ours.len() != theirs.len() {
             return None;
         }
         Sample::new(ours.iter().zip(theirs).map(|(ours, theirs)| self.unit.ratio(*ours, *theirs)).collect())
     }
 
-    /// How many times better than `reference` this is; below 1 where it is worse.
+    /// How many times better than `reference` this is; below 1 where it is worse. `None` of one that only stands beside it.
     pub fn ratio(&self, reference: &Reference) -> Option<f64> {
+        if reference.beside {
+            return None;
+        }
         if let Some(ratios) = self.ratios(reference) {
             return Some(ratios.median);
         }
@@ -125,7 +145,7 @@ impl Figure {
         if let Some(ratios) = self.ratios(reference) {
             return ratios.known();
         }
-        let ours = self.sample.as_ref()?.known()?;
+        let ours = self.sample.as_ref().filter(|_| !reference.beside)?.known()?;
         // A limit is one number, which has no scatter.
         let theirs = if reference.sample.runs.len() == 1 { 0.0 } else { reference.sample.known()? };
         Some(ours.hypot(theirs))
@@ -212,9 +232,20 @@ mod tests {
     }
 
     #[test]
+    fn figure_has_no_ratio_to_what_stands_beside_it() {
+        let longest = Figure::new("group", "case", Unit::Nanoseconds, sample(&[1.0, 2.0, 3.0])).by_turns();
+        let longest = longest.beside("bare ring", sample(&[2.0, 4.0, 6.0]));
+        let reference = &longest.references[0];
+        assert_eq!(longest.ratio(reference), None);
+        assert_eq!(longest.ratios(reference), None);
+        assert_eq!(longest.ratio_known(reference), None);
+    }
+
+    #[test]
     fn figure_reference_is_foreign_if_no_change_of_ours_moves_it() {
-        let is =
-            |name: &str| Reference { name: name.to_owned(), sample: sample(&[1.0]).unwrap() }.is_foreign();
+        let is = |name: &str| {
+            Reference { name: name.to_owned(), sample: sample(&[1.0]).unwrap(), beside: false }.is_foreign()
+        };
         let foreign = ["veth TCP", "loopback TCP", "loopback TCP, traced", "bare ring", "ntb_netdev"];
         assert!(foreign.into_iter().chain(["half a line's round trip", "private memcpy"]).all(is));
         assert!(!["1 cable", "best forced mode", "bcopy", "a pair alone", "at 1 MB"].into_iter().any(is));

@@ -17,6 +17,12 @@ pub struct Machine {
     /// What the hypervisor gave to others during the run, percent of all processors' time; 0 until the run has ended.
     #[serde(default)]
     pub steal_percent: f64,
+    /// Whether idle processors were kept from sleep states.
+    #[serde(default)]
+    pub awake: bool,
+    /// Half a cache line's round trip between two processors, as it was in turns, ns; `None` if that is not known.
+    #[serde(default)]
+    pub distance_ns: Option<f64>,
 }
 
 impl Machine {
@@ -32,6 +38,8 @@ impl Machine {
             kernel: uname.release().to_string_lossy().into_owned(),
             load: read("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0),
             steal_percent: 0.0,
+            awake: false,
+            distance_ns: None,
         }
     }
 }

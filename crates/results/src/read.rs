@@ -133,7 +133,11 @@ mod tests {
     }
 
     fn figure() -> impl Strategy<Value = Figure> {
-        let reference = (".*", sample()).prop_map(|(name, sample)| Reference { name, sample });
+        let reference = (".*", sample(), any::<bool>()).prop_map(|(name, sample, beside)| Reference {
+            name,
+            sample,
+            beside,
+        });
         let bar = (".*", 0.0..9.0f64, option::of(0.0..9.0f64));
         let bar = bar.prop_map(|(against, bar, goal)| Bar { against, bar, goal });
         let unit = proptest::sample::select(Unit::ALL.to_vec());
@@ -154,14 +158,20 @@ mod tests {
     }
 
     fn report() -> impl Strategy<Value = Report> {
-        let machine = (".*", any::<u8>(), ".*", 0.0..99.0f64, 0.0..99.0f64);
-        let machine = machine.prop_map(|(processor, processors, kernel, load, steal_percent)| Machine {
-            processor,
-            processors: processors.into(),
-            kernel,
-            load,
-            steal_percent,
-        });
+        let kept = (any::<bool>(), option::of(0.0..999.0f64));
+        let machine = (".*", any::<u8>(), ".*", 0.0..99.0f64, 0.0..99.0f64, kept);
+        let machine =
+            machine.prop_map(|(processor, processors, kernel, load, steal_percent, (awake, distance_ns))| {
+                Machine {
+                    processor,
+                    processors: processors.into(),
+                    kernel,
+                    load,
+                    steal_percent,
+                    awake,
+                    distance_ns,
+                }
+            });
         let texts = (".*", ".*", vec(".*", 0..4), btree_map(".*", ".*", 0..3), vec(".*", 0..3));
         (texts, any::<u64>(), machine, vec(figure(), 0..6)).prop_map(
             |((title, crosslane, command, programs, warnings), started, machine, figures)| Report {

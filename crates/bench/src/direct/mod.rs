@@ -6,6 +6,7 @@ mod several;
 mod stores;
 mod traffic;
 
+use crate::calm::turn;
 use crate::figure::{Figure, Report, Sample, Unit};
 use crate::frame::{Experiment, Taken};
 use anyhow::Result;
@@ -83,11 +84,11 @@ impl DirectVsTcp {
         let (mut rates, mut times) = (Vec::new(), Vec::new());
         rig.rate(STORE, time / 4)?;
         for _ in 0..self.plan.runs {
-            rates.push(rig.rate(STORE, time)?);
+            rates.push(turn(|| rig.rate(STORE, time))?);
         }
         let late = rig.pacing().map_or(0.0, |pacing| pacing.late());
         for _ in 0..self.plan.runs {
-            let mut run = rig.times(LINES)?;
+            let mut run = turn(|| rig.times(LINES))?;
             run.sort_by(f64::total_cmp);
             times.push(run[LINES / 2]);
         }

@@ -1,6 +1,7 @@
 //! The options that all experiments have.
 
 use super::{Experiment, measure};
+use crate::calm;
 use crate::figure::Report;
 use crate::output::Output;
 use anyhow::{Context, Result, bail};
@@ -23,6 +24,10 @@ pub struct Common {
     /// Exit with code 1 if a bar is missed
     #[arg(long)]
     pub check: bool,
+    /// Leave the machine as it is: let idle processors sleep, and take turns however far from each other the hypervisor
+    /// has placed processors
+    #[arg(long)]
+    pub as_is: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: Output,
@@ -66,6 +71,9 @@ impl Common {
         table: fn(&Report) -> String,
         markdown: fn(&Report) -> String,
     ) -> Result<()> {
+        if self.as_is {
+            calm::leave_as_is();
+        }
         let partial = self.partial();
         let (report, failed) = measure(experiment, partial.as_deref())?;
         let concluded = self.output.conclude(self.check, &report, table, markdown);

@@ -5,6 +5,7 @@ pub mod args;
 mod block;
 mod gpu;
 
+use crate::calm::turn;
 use crate::figure::{Figure, Report, Sample, Unit};
 use crate::frame::shared::Shared;
 use crate::frame::{Experiment, Taken};
@@ -103,9 +104,9 @@ impl Rig {
                     "{} over {}, run {run} of {}",
                     pattern.name, plan.cables[number], plan.runs
                 ));
-                by_medium[number].push(device.rate(&sockets, pattern, plan.time)?);
+                by_medium[number].push(turn(|| device.rate(&sockets, pattern, plan.time))?);
                 if number == 0 {
-                    by_tcp.push(self.tcp.rate(&kernel, pattern, plan.time)?);
+                    by_tcp.push(turn(|| self.tcp.rate(&kernel, pattern, plan.time))?);
                 }
             }
         }

@@ -9,6 +9,7 @@ use super::plan::BARE;
 use super::session::Session;
 use super::{Case, Over};
 use crate::affinity::Cores;
+use crate::calm::turn;
 use crate::figure::bytes;
 use crate::figure::{Figure, Report, Sample, Unit};
 use crate::place;
@@ -141,9 +142,12 @@ fn figure(plan: &Plan, measured: &Measured, requester: &mut Speaker, limits: &mu
     let (name, case) = measured.limit;
     let (mut ours, mut limit) = (Vec::new(), Vec::new());
     for _ in 0..plan.runs {
-        requester.say(&measured.question)?;
-        ours.push(value(requester.receive().context("the requester")?, size, unit));
-        let (near, _) = limits.run(|key| keyed(case, key))?;
+        let outcome = turn(|| {
+            requester.say(&measured.question)?;
+            requester.receive().context("the requester")
+        })?;
+        ours.push(value(outcome, size, unit));
+        let (near, _) = turn(|| limits.run(|key| keyed(case, key)))?;
         limit.push(value(Outcome { seconds: near.seconds, count: near.messages }, size, unit));
     }
     let figure = Figure::new(&measured.group, bytes(size), unit, Sample::new(ours));

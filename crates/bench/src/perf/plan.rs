@@ -4,9 +4,9 @@ use super::cases::{Case, Outcome, Over, PERCENTILES};
 use super::session::Session;
 use super::windows::Window;
 use crate::affinity::Cores;
+use crate::calm::turn;
 use crate::figure::{Figure, Report, Sample, Unit, bytes};
 use crate::progress::progress;
-use crate::steal::steady;
 use anyhow::{Context, Result, bail};
 use crosslane_shm::copy::Strategy;
 use indicatif::ProgressBar;
@@ -121,6 +121,8 @@ pub const LINE: &str = "half a line's round trip";
 /// Least part of the bare ring's bandwidth, from [`STREAM_BAR_FROM`] on.
 const STREAM_BAR: f64 = 0.7;
 const STREAM_BAR_FROM: usize = 128 * 1024;
+/// The highest percentile that is compared: beyond it single interrupts tell.
+const RARE: f64 = 99.0;
 /// Message whose one-way time is held against the cache line's.
 const LATENCY_BAR_SIZE: usize = 8;
 const LATENCY_BAR: f64 = 1.0 / 3.0;
@@ -158,7 +160,7 @@ fn by_turns<T>(
     let mut values = vec![Vec::new(); cases.len()];
     for _ in 0..runs {
         for (case, values) in cases.iter().zip(&mut values) {
-            values.push(steady(|| measure(case))?.0);
+            values.push(turn(|| measure(case))?);
             progress.inc(1);
         }
     }
@@ -261,7 +263,7 @@ impl Run<'_> {
             for _ in 0..plan.runs {
                 for (over, seen) in [Over::Crosslane, Over::Bare].into_iter().zip(&mut seen) {
                     let case = |key| Case::PingPong { over, size, millis, stamped: true, key };
-                    let (near, far) = self.session.run(case)?;
+                    let (near, far) = turn(|| self.session.run(case))?;
                     self.progress.inc(1);
                     for ((way, trip), seen) in far.one_way_ns.iter().zip(&near.round_trip_ns).zip(seen) {
                         #[expect(clippy::cast_precision_loss, reason = "a figure")]
@@ -277,7 +279,8 @@ impl Run<'_> {
                 for ((&at, ours), bare) in PERCENTILES.iter().zip(&ours).zip(&bare) {
                     let case = format!("{}, {}", bytes(size), name(at));
                     let [ours, bare] = [ours, bare].map(|runs| Sample::new(runs[way].clone()));
-                    self.add(Figure::new(group, case, Unit::Nanoseconds, ours).against(BARE, bare));
+                    let figure = Figure::new(group, case, Unit::Nanoseconds, ours);
+                    self.add(if at > RARE { figure.beside(BARE, bare) } else { figure.against(BARE, bare) });
                 }
             }
         }

@@ -6,6 +6,7 @@
 pub mod args;
 pub mod flow;
 
+use crate::calm::turn;
 use crate::clock::clock;
 use crate::export::{heading, two, warnings, whole};
 use crate::figure::{Figure, Report, Sample, Unit, bytes};
@@ -118,6 +119,10 @@ impl Rig {
         size: usize,
         millis: u64,
     ) -> Result<Vec<f64>> {
+        turn(|| self.once(preload, flows, size, millis))
+    }
+
+    fn once(&self, preload: Preload, flows: &[(&str, &str)], size: usize, millis: u64) -> Result<Vec<f64>> {
         let senders = flows.iter().map(|(from, to)| {
             let mut sender = self.lab.command(from, preload, &self.program)?;
             let to = match preload {

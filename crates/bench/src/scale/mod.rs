@@ -4,6 +4,7 @@
 pub mod args;
 pub mod crowd;
 
+use crate::calm::turn;
 use crate::figure::{Figure, Sample, Unit, bytes};
 use crate::frame::shared::Shared;
 use crate::frame::{Experiment, Taken};
@@ -136,21 +137,27 @@ impl Pair {
         let (mut ours, mut tcp, mut streams) = (Vec::new(), Vec::new(), Vec::new());
         for run in 1..=plan.runs {
             progress.set_message(format!("{count} connections, run {run} of {}", plan.runs));
-            let before = self.opened();
-            ours.push(self.ask(Preload::On, count, plan.millis)?);
+            let (asked, opened) = turn(|| {
+                let before = self.opened();
+                let asked = self.ask(Preload::On, count, plan.millis)?;
+                Ok((asked, self.opened().saturating_sub(before)))
+            })?;
+            ours.push(asked);
             #[expect(clippy::cast_precision_loss, reason = "a share")]
-            streams.push(100.0 * self.opened().saturating_sub(before) as f64 / f64::from(count));
-            tcp.push(self.ask(Preload::Off, count, plan.millis)?);
+            streams.push(100.0 * opened as f64 / f64::from(count));
+            tcp.push(turn(|| self.ask(Preload::Off, count, plan.millis))?);
         }
         let case = format!("{count} connections");
         let figure = |group: &str, unit, value: fn(&(f64, Asked)) -> f64| {
             let sample = |all: &[(f64, Asked)]| Sample::new(all.iter().map(value).collect());
             Figure::new(group, case.clone(), unit, sample(&ours)).against(VETH, sample(&tcp)).by_turns()
         };
+        let p99 = |all: &[(f64, Asked)]| Sample::new(all.iter().map(|(_, asked)| asked.p99_us).collect());
         let mut figures = vec![
             figure("connections: echoes of 64 bytes a second", Unit::PerSecond, |(_, asked)| asked.rate),
             figure("connections: an echo, median", Unit::Microseconds, |(_, asked)| asked.median_us),
-            figure("connections: an echo, 99 of 100", Unit::Microseconds, |(_, asked)| asked.p99_us),
+            Figure::new("connections: an echo, 99 of 100", case.clone(), Unit::Microseconds, p99(&ours))
+                .beside(VETH, p99(&tcp)),
         ];
         if count >= FEW {
             let first = |(_, asked): &(f64, Asked)| asked.first;

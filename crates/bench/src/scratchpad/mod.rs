@@ -13,6 +13,7 @@ mod host;
 mod ring;
 
 use crate::affinity::Cores;
+use crate::calm::turn;
 use crate::figure::{Figure, Report, Sample, Unit, bytes};
 use crate::frame::{Experiment, Taken};
 use crate::perf::{self, cables};
@@ -129,7 +130,7 @@ fn beside(
     mut measure: impl FnMut(Wake) -> Result<f64>,
 ) -> Result<Figure> {
     let mut sample = |wake| -> Result<Option<Sample>> {
-        Ok(Sample::new((0..runs).map(|_| measure(wake)).collect::<Result<_>>()?))
+        Ok(Sample::new((0..runs).map(|_| turn(|| measure(wake))).collect::<Result<_>>()?))
     };
     let study = sample(Wake::Interrupt)?;
     let polled = if (hops as usize) < processors { sample(Wake::Poll)? } else { None };
@@ -168,7 +169,9 @@ impl Ours {
             let mut chain = Chain::new(hops as usize - 1)?;
             // The first one only touches fresh memory.
             pumped(&mut chain)?;
-            return Ok(Sample::new((0..self.runs).map(|_| pumped(&mut chain)).collect::<Result<_>>()?));
+            return Ok(Sample::new(
+                (0..self.runs).map(|_| turn(|| pumped(&mut chain))).collect::<Result<_>>()?,
+            ));
         }
         Ok(self.neighbours.find(group, case).and_then(|figure| figure.sample.clone()))
     }

@@ -15,11 +15,11 @@ pub mod table;
 pub mod tally;
 pub mod way;
 
+use crate::calm::steady;
 use crate::figure::{Figure, Report, Sample, Unit};
 use crate::frame::shared::Shared;
 use crate::frame::{Experiment, Taken};
 use crate::program::{LOOPBACK, VETH};
-use crate::steal::steady;
 use anyhow::{Result, ensure};
 use indicatif::ProgressBar;
 use pair::Done;

@@ -17,6 +17,7 @@ mod rig;
 pub mod sampler;
 mod table;
 
+use crate::calm::turn;
 use crate::figure::{Figure, Sample, Unit};
 use crate::frame::shared::Shared;
 use crate::frame::{Experiment, Taken};
@@ -130,10 +131,10 @@ impl Rig {
         let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); ours.len() + Kernel::PLACES.len()];
         for _ in 0..plan.runs {
             for (variant, outcomes) in ours.iter().zip(&mut outcomes) {
-                outcomes.push(variant.run(size, plan.time)?);
+                outcomes.push(turn(|| variant.run(size, plan.time))?);
             }
             for (place, outcomes) in outcomes[ours.len()..].iter_mut().enumerate() {
-                outcomes.push(kernel.run(place, size, plan)?);
+                outcomes.push(turn(|| kernel.run(place, size, plan))?);
             }
         }
         let (mine, theirs) = outcomes.split_at(ours.len());
@@ -195,7 +196,12 @@ fn figures(group: &str, ours: &[Outcome], theirs: &[(&'static str, &Vec<Outcome>
         let figure = theirs.iter().fold(figure, |figure, (name, of)| figure.against(name, sample(of, value)));
         Figure { missing: None, ..figure.by_turns() }
     };
-    let rows = ROWS.iter().map(|row| figure(row.label, Unit::Cycles, &|it| it.cycles.sum(row.parts)));
+    let rows = ROWS.iter().map(|row| {
+        let mut figure = figure(row.label, Unit::Cycles, &|it| it.cycles.sum(row.parts));
+        // A hundred samples of the kernel's are no measure of a single small part.
+        figure.references.iter_mut().for_each(|reference| reference.beside = row.is_small());
+        figure
+    });
     let others = [
         figure(PROGRAMS, Unit::Cycles, &|it| Some(it.programs)),
         figure(DAEMONS, Unit::Cycles, &|it| it.daemons),

@@ -107,6 +107,13 @@ pub struct Row {
     pub study: Option<[u32; 4]>,
 }
 
+impl Row {
+    /// Whether it is a part of a call that takes few of its cycles as a rule: none of the copies, no sum.
+    pub fn is_small(&self) -> bool {
+        matches!(self.parts, [part] if !matches!(part, Part::CopyIn | Part::CopyOut))
+    }
+}
+
 /// The study's sizes, bytes, and what it calls them.
 pub const SIZES: [usize; 4] = [1400, 14_000, 140_000, 1 << 20];
 /// Their names.

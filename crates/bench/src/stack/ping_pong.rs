@@ -3,6 +3,7 @@
 use super::part::size_name;
 use super::rig::{Ours, own_sides};
 use super::{Plan, VARIANTS, Variant};
+use crate::calm::turn;
 use crate::figure::{Figure, Sample, Unit};
 use crate::place::{InLab, Place};
 use crate::program::LOOPBACK;
@@ -25,11 +26,11 @@ pub(super) fn figures(ours: &[Ours], kernel: &Lab, size: usize, plan: &Plan) -> 
         for (variant, done) in ours.iter().zip(&mut done) {
             let [place, ..] = InLab::all(&variant.plain)?;
             let before = place.carried();
-            done.push(run(&place, size, plan.time)?);
+            done.push(turn(|| run(&place, size, plan.time))?);
             ensure!(place.carried() > before, "the connection was not accelerated");
         }
         let [.., loopback] = InLab::all(kernel)?;
-        done[ours.len()].push(run(&loopback, size, plan.time)?);
+        done[ours.len()].push(turn(|| run(&loopback, size, plan.time))?);
     }
     let clock = ours.first().map_or(0.0, |ours| ours.clock);
     Ok(VARIANTS

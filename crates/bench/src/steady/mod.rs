@@ -5,13 +5,13 @@ pub mod args;
 mod tally;
 
 use crate::affinity::{confined, on};
+use crate::calm::{Steal, settle};
 use crate::figure::{Figure, Sample, Unit};
 use crate::frame::shared::Shared;
 use crate::frame::{Experiment, Taken};
 use crate::place::{self, InLab, Place};
 use crate::program::process::Server;
 use crate::program::{Effort, SOCKPERF, VETH, redis};
-use crate::steal::Steal;
 use anyhow::{Context, Result, ensure};
 use crosslane_lab::Lab;
 use indicatif::ProgressBar;
@@ -128,6 +128,7 @@ impl<'a> Side<'a> {
     }
 
     fn run(&mut self) -> Result<Run> {
+        settle();
         let begin = Steal::now();
         let mean = (self.case.mean)(self.place, self.port, self.mean)?;
         let steal = begin.since();
@@ -152,12 +153,10 @@ fn turns(case: &Case, places: &[InLab<'_>; 2], turns: usize, progress: &Progress
 
 /// Times, steal and the two bars of one program.
 fn figures(case: &Case, turns: &[Turn]) -> Vec<Figure> {
-    let pair = |what: &str, unit, of: fn(&Run) -> f64| {
-        let column = |side: fn(&Turn) -> &Run| Sample::new(turns.iter().map(|turn| of(side(turn))).collect());
-        Figure::new(case.name, what, unit, column(|turn| &turn.streams))
-            .against(VETH, column(|turn| &turn.tcp))
-            .by_turns()
-    };
+    let column = |runs: &[&Run], of: fn(&Run) -> f64| Sample::new(runs.iter().map(|run| of(run)).collect());
+    let (streams, tcp): (Vec<_>, Vec<_>) = turns.iter().map(|turn| (&turn.streams, &turn.tcp)).unzip();
+    let mean = Figure::new(case.name, case.title, Unit::Microseconds, column(&streams, |run| run.mean));
+    let steal = Figure::new(case.name, STEAL, Unit::Percent, column(&streams, |run| run.steal));
     let part = |what: String, part: Option<f64>, bar: f64| {
         let sample = |value| Sample::new(vec![value]);
         let missing = part.is_none().then(|| "too much was stolen in every turn".to_owned());
@@ -165,8 +164,8 @@ fn figures(case: &Case, turns: &[Turn]) -> Vec<Figure> {
         figure.against(ALL, sample(100.0)).bar(ALL, bar, None)
     };
     vec![
-        pair(case.title, Unit::Microseconds, |run| run.mean),
-        pair(STEAL, Unit::Percent, |run| run.steal),
+        mean.against(VETH, column(&tcp, |run| run.mean)).by_turns(),
+        steal.beside(VETH, column(&tcp, |run| run.steal)),
         part("turns in which TCP was not faster".to_owned(), tally::not_slower(turns), 1.0),
         part(format!("quiet runs of at most {MOST} us"), tally::at_most(turns, MOST), 0.95),
     ]

@@ -16,6 +16,8 @@ pub struct Movement {
     pub limit: f64,
     /// Every ratio that all of them have, those that move most first.
     pub ratios: Vec<Moved>,
+    /// The same of the median of all ratios of an experiment to one reference.
+    pub overall: Vec<Overall>,
     /// Ratios that only some have.
     pub only: Vec<String>,
 }
@@ -40,6 +42,21 @@ pub struct Moved {
     pub scatters: bool,
 }
 
+/// All ratios of an experiment to a reference.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Overall {
+    /// The experiment, by which the groups of `bench all` begin; the group in other results.
+    pub experiment: String,
+    /// The reference.
+    pub against: String,
+    /// How many ratios they are.
+    pub ratios: usize,
+    /// The median of all ratios of each result.
+    pub medians: Vec<f64>,
+    /// The largest distance of one of them from the median of all, percent of that.
+    pub moves: f64,
+}
+
 impl Movement {
     /// Of these results; `limit`: what counts as moved, percent.
     pub fn new(reports: &[Report], limit: f64) -> Self {
@@ -59,8 +76,9 @@ impl Movement {
                 None => only.push(format!("{}, {}, to {}", name.group, name.case, name.against)),
             }
         }
+        let overall = Overall::all(&ratios);
         ratios.sort_by(|a, b| b.moves.total_cmp(&a.moves));
-        Self { titles, limit, ratios, only }
+        Self { titles, limit, ratios, overall, only }
     }
 
     /// How many move by less than the limit.
@@ -82,6 +100,12 @@ impl Movement {
         if rows.len() > 1 {
             let _ = writeln!(out, "{}", columns(&rows));
         }
+        let head = ["median of all ratios of", "to", "medians", "moves by"].map(str::to_owned).to_vec();
+        let rows: Vec<Vec<String>> =
+            std::iter::once(head).chain(self.overall.iter().map(Overall::row)).collect();
+        if rows.len() > 1 {
+            let _ = writeln!(out, "{}", columns(&rows));
+        }
         let _ = self.only.iter().try_for_each(|ratio| writeln!(out, "not in all: {ratio}"));
         let (steady, all, results) = (self.steady(), self.ratios.len(), self.titles.len());
         let _ = writeln!(
@@ -94,13 +118,53 @@ impl Movement {
     }
 }
 
+impl Overall {
+    /// Of these ratios, in their order.
+    fn all(ratios: &[Moved]) -> Vec<Self> {
+        let mut all: Vec<(&str, &str, Vec<&Moved>)> = Vec::new();
+        for ratio in ratios {
+            let experiment = ratio.group.split(": ").next().unwrap_or_default();
+            let is_its = |of: &&mut (&str, &str, Vec<&Moved>)| of.0 == experiment && of.1 == ratio.against;
+            match all.iter_mut().find(is_its) {
+                Some((.., its)) => its.push(ratio),
+                None => all.push((experiment, &ratio.against, vec![ratio])),
+            }
+        }
+        all.into_iter().filter_map(|(experiment, against, its)| Self::of(experiment, against, &its)).collect()
+    }
+
+    fn of(experiment: &str, against: &str, ratios: &[&Moved]) -> Option<Self> {
+        let results = ratios.iter().map(|ratio| ratio.medians.len()).min()?;
+        let middle = |result: usize| Sample::new(ratios.iter().map(|ratio| ratio.medians[result]).collect());
+        let medians = (0..results).map(|result| Some(middle(result)?.median)).collect::<Option<Vec<_>>>()?;
+        let (experiment, against) = (experiment.to_owned(), against.to_owned());
+        let moves = moves(&medians)?;
+        Some(Self { experiment, against, ratios: ratios.len(), medians, moves })
+    }
+
+    fn row(&self) -> Vec<String> {
+        let name = format!("{} ({})", self.experiment, self.ratios);
+        vec![name, self.against.clone(), numbers(&self.medians), format!("{:.0} %", self.moves)]
+    }
+}
+
+/// The largest distance from the median of all, percent of that; `None` if that is not above 0.
+fn moves(medians: &[f64]) -> Option<f64> {
+    let middle = Sample::new(medians.to_vec())?.median;
+    let farthest = medians.iter().map(|median| (median - middle).abs()).fold(0.0, f64::max);
+    (middle > 0.0).then_some(100.0 * farthest / middle)
+}
+
+fn numbers(medians: &[f64]) -> String {
+    medians.iter().map(|median| number(*median)).collect::<Vec<_>>().join(", ")
+}
+
 impl Moved {
     fn row(&self) -> Vec<String> {
-        let medians: Vec<String> = self.medians.iter().map(|median| number(*median)).collect();
         let name = format!("{}, {}", self.group, self.case);
         let worst = self.known.iter().copied().try_fold(0.0, |most, known| Some(f64::max(most, known?)));
         let known = worst.map_or("-".to_owned(), |percent| format!("{percent:.0} %"));
-        vec![name, self.against.clone(), medians.join(", "), format!("{:.0} %", self.moves), known]
+        vec![name, self.against.clone(), numbers(&self.medians), format!("{:.0} %", self.moves), known]
     }
 }
 
@@ -142,8 +206,8 @@ impl Name<'_> {
         let scatters =
             half(*near).zip(half(*far)).is_some_and(|(near, farthest)| distance(far) <= near + farthest);
         let [group, case, against] = [self.group, self.case, self.against].map(str::to_owned);
-        let moves = 100.0 * distance(far) / middle;
-        (middle > 0.0).then_some(Moved { group, case, against, medians, moves, known, scatters })
+        let moves = moves(&medians)?;
+        Some(Moved { group, case, against, medians, moves, known, scatters })
     }
 }
 
@@ -174,6 +238,9 @@ mod tests {
         assert_eq!((first.case.as_str(), first.moves.round()), ("64 KB", 25.0));
         assert_eq!((movement.ratios.len(), movement.steady()), (3, 2));
         assert!(movement.only.is_empty());
+        let overall = &movement.overall[0];
+        assert_eq!((overall.experiment.as_str(), overall.ratios, overall.moves.round()), ("stream", 3, 5.0));
+        assert_eq!(overall.medians, [2.0, 2.0, 1.9, 2.0, 2.0]);
         let table = movement.table();
         assert!(table.contains("25 %") && !table.contains("1 MB"), "{table}");
         let summary =

@@ -12,6 +12,7 @@ pub(super) fn notes(a: &Report, b: &Report) -> Vec<String> {
     let of_machines = [
         ("processor", a.machine.processor.clone(), b.machine.processor.clone()),
         ("processors", a.machine.processors.to_string(), b.machine.processors.to_string()),
+        ("idle processors", idle(a), idle(b)),
         ("kernel", a.machine.kernel.clone(), b.machine.kernel.clone()),
         ("crosslane", a.crosslane.clone(), b.crosslane.clone()),
         ("command", command(a), command(b)),
@@ -23,6 +24,10 @@ pub(super) fn notes(a: &Report, b: &Report) -> Vec<String> {
     let differ = differ
         .map(|(what, one, other)| format!("{what}: A has {}, B has {}", or_none(&one), or_none(&other)));
     differ.chain(disturbed("A", a)).chain(disturbed("B", b)).collect()
+}
+
+fn idle(report: &Report) -> String {
+    if report.machine.awake { "kept awake" } else { "asleep" }.to_owned()
 }
 
 fn or_none(text: &str) -> &str {

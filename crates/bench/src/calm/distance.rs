@@ -1,0 +1,165 @@
+//! How far two processors are from each other: how long a cache line is on its way between them.
+//!
+//! A virtual machine's processors may run close together in one moment and on two sockets in the next, as the hypervisor
+//! places them; what shares memory is several times faster in the one than in the other.
+
+use crate::affinity::{Cores, Pin};
+use crate::clock::clock;
+use std::hint::spin_loop;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+/// Round trips of a batch, and batches, of which the fastest counts.
+const TRIPS: u32 = 50;
+const BATCHES: u32 = 5;
+/// Time for all of it, ns: the other side may have to wait for its processor.
+const PATIENCE: u64 = 20_000_000;
+
+/// Factor by which two distances differ at least, and by which what is measured of one varies.
+const APART: f64 = 2.5;
+const NEAR: f64 = 1.6;
+/// How often a distance is seen before it counts as one.
+const SEEN: usize = 3;
+/// How much is remembered.
+const MOST: usize = 1000;
+
+/// The distances that have been seen.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// ns; nothing is added once there are several distances.
+    seen: Vec<f64>,
+    /// The nearer one of several, ns.
+    near: Option<f64>,
+}
+
+impl Known {
+    /// Remembers a distance, ns.
+    pub(super) fn add(&mut self, distance: f64) {
+        if self.near.is_none() && self.seen.len() < MOST {
+            let at = self.seen.partition_point(|&other| other < distance);
+            self.seen.insert(at, distance);
+            self.near = nearer(&self.seen);
+        }
+    }
+
+    /// Whether processors have been seen near to each other and farther apart.
+    pub(super) fn has_several(&self) -> bool {
+        self.near.is_some()
+    }
+
+    /// The distance of turns, ns: the nearer one, or the only one; `None` if nothing was seen.
+    pub(super) fn usual(&self) -> Option<f64> {
+        self.near.or_else(|| self.seen.get(self.seen.len() / 2).copied())
+    }
+
+    /// Whether turns are taken at such a distance, ns, which is remembered.
+    pub(super) fn is_usual(&mut self, distance: f64) -> bool {
+        self.add(distance);
+        let range = |near: f64| -> RangeInclusive<f64> { near / NEAR..=near * NEAR };
+        self.near.is_none_or(|near| range(near).contains(&distance))
+    }
+}
+
+/// The nearer one of several distances among `sorted` ones; `None` if there is one only.
+fn nearer(sorted: &[f64]) -> Option<f64> {
+    let last = sorted.len().checked_sub(SEEN)?;
+    let gap = (SEEN..=last).find(|&at| sorted[at] > sorted[at - 1] * APART)?;
+    Some(sorted[gap / 2])
+}
+
+/// A word of each side, on cache lines of their own (processors fetch pairs).
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Line(AtomicU64);
+
+/// Half a cache line's round trip between `cores`, ns; `None` if they are one, may not be used, or if the other side does
+/// not answer in time.
+pub(super) fn between(cores: Cores) -> Option<f64> {
+    if cores.is_shared() {
+        return None;
+    }
+    let (asked, answered, over) = (Line::default(), Line::default(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let answerer = || {
+            let _there = Pin::to(cores.far);
+            while !over.load(Relaxed) {
+                answered.0.store(asked.0.load(Relaxed), Relaxed);
+                spin_loop();
+            }
+        };
+        thread::Builder::new().spawn_scoped(scope, answerer).ok()?;
+        let measured = Pin::to(cores.near).ok().and_then(|_here| fastest(&asked, &answered));
+        over.store(true, Relaxed);
+        measured
+    })
+}
+
+/// Half a round trip of the fastest batch, ns.
+#[expect(clippy::cast_precision_loss, reason = "a figure")]
+fn fastest(asked: &Line, answered: &Line) -> Option<f64> {
+    let until = clock() + PATIENCE;
+    let mut trip = 0;
+    let mut batch = || {
+        let begin = clock();
+        for _ in 0..TRIPS {
+            trip += 1;
+            asked.0.store(trip, Relaxed);
+            while answered.0.load(Relaxed) != trip {
+                if clock() > until {
+                    return None;
+                }
+                spin_loop();
+            }
+        }
+        Some(clock() - begin)
+    };
+    // The first one waits for the other thread to start.
+    batch()?;
+    let fastest = (0..BATCHES).map(|_| batch()).collect::<Option<Vec<_>>>()?.into_iter().min()?;
+    Some(fastest as f64 / f64::from(2 * TRIPS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(distances: &[f64]) -> Known {
+        let mut known = Known::default();
+        distances.iter().for_each(|&distance| known.add(distance));
+        known
+    }
+
+    #[test]
+    fn distance_of_turns_is_the_nearer_one_if_there_are_several() {
+        let mut known = known(&[260.0, 55.0, 262.0, 50.0, 258.0, 58.0]);
+        assert_eq!(known.usual(), Some(55.0));
+        assert!(known.is_usual(60.0) && known.is_usual(40.0));
+        assert!(!known.is_usual(260.0) && !known.is_usual(15.0));
+    }
+
+    #[test]
+    fn distance_is_always_usual_where_there_is_one() {
+        let mut known = known(&[50.0, 60.0, 45.0, 200.0, 55.0, 70.0, 10.0]);
+        assert!(!known.has_several(), "one odd value is no distance");
+        assert_eq!(known.usual(), Some(55.0));
+        assert!(known.is_usual(500.0));
+        assert_eq!(Known::default().usual(), None);
+    }
+
+    #[test]
+    fn distance_is_learned_when_processors_move_later() {
+        let mut known = known(&[260.0; 10]);
+        assert!(known.is_usual(50.0) && known.is_usual(51.0) && known.is_usual(52.0));
+        assert!(known.has_several() && !known.is_usual(260.0));
+    }
+
+    #[test]
+    fn distance_between_processors_is_some_nanoseconds() {
+        let cores = Cores::pick_close().unwrap();
+        if let Some(distance) = between(cores) {
+            assert!((1.0..1e6).contains(&distance), "{distance} ns");
+        }
+        assert_eq!(between(Cores { far: cores.near, ..cores }), None);
+    }
+}

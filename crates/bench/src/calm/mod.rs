@@ -1,0 +1,226 @@
+//! A machine that stays the same while something is measured: its processors awake, as far from each other as in the
+//! other turns, and all ours. A turn in which that did not hold is taken again.
+//!
+//! Where processors are always equally far from each other, as outside of virtual machines, only [`awake`] and steal tell.
+
+mod awake;
+mod distance;
+
+use crate::affinity::Cores;
+use crate::figure::Report;
+use anyhow::Result;
+use awake::Awake;
+pub use crosslane_results::steal::{MOST, Steal};
+use distance::Known;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often a disturbed turn is taken again.
+const AGAIN: u32 = 2;
+/// How long processors sleep so that the hypervisor may place them anew.
+const NUDGE: Duration = Duration::from_millis(10);
+/// How often that is tried before a turn.
+const NUDGES: u32 = 50;
+/// Which part of the turns' own time may be spent on top of it, waiting and taking turns again: one of so many.
+const PART: u32 = 8;
+/// What may be spent before there were turns.
+const CREDIT: Duration = Duration::from_secs(5);
+/// Most looks at distances before the first turn, a nudge apart.
+const LOOKS: u32 = 100;
+
+static STATE: Mutex<State> = Mutex::new(State::Unknown);
+
+#[derive(Debug)]
+enum State {
+    /// Nothing was measured yet.
+    Unknown,
+    /// The machine is left as it is.
+    AsIs,
+    Kept(Calm),
+}
+
+/// A machine that is kept the same.
+#[derive(Debug)]
+struct Calm {
+    cores: Cores,
+    known: Known,
+    /// `None` while processors may sleep, or where nobody may ask for that.
+    awake: Option<Awake>,
+    /// Turns that count, and those of them after which processors were not as far from each other as before.
+    turns: u32,
+    moved: u32,
+    /// Time of turns that were taken for the first time, and what was spent on top of it.
+    first: Duration,
+    extra: Duration,
+}
+
+impl Calm {
+    fn begin() -> Result<Self> {
+        let (cores, known, zero) = (Cores::pick_close()?, Known::default(), Duration::ZERO);
+        let mut calm = Self { cores, known, awake: None, turns: 0, moved: 0, first: zero, extra: zero };
+        let looks = if calm.cores.is_shared() { 0 } else { LOOKS };
+        for _ in 0..looks {
+            if calm.known.has_several() {
+                break;
+            }
+            if let Some(distance) = distance::between(calm.cores) {
+                calm.known.add(distance);
+            }
+            thread::sleep(NUDGE);
+        }
+        calm.awake = Awake::keep();
+        Ok(calm)
+    }
+
+    /// Whether processors are as far from each other as in the other turns.
+    fn is_usual(&mut self) -> bool {
+        distance::between(self.cores).is_none_or(|distance| self.known.is_usual(distance))
+    }
+
+    /// Lets processors sleep, so that the hypervisor may place them anew, until they are; for some time.
+    fn settle(&mut self) {
+        for _ in 0..NUDGES {
+            if self.is_usual() || !self.spend(NUDGE) {
+                return;
+            }
+            self.awake = None;
+            thread::sleep(NUDGE);
+            self.awake = Awake::keep();
+        }
+    }
+
+    /// Whether so much time is left to be spent on top of the turns' own, which it is then.
+    fn spend(&mut self, time: Duration) -> bool {
+        let extra = self.extra + time;
+        let may = extra <= CREDIT + self.first / PART;
+        if may {
+            self.extra = extra;
+        }
+        may
+    }
+}
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What `f` says of the machine; `None` if it is left as it is.
+fn with<T>(f: impl FnOnce(&mut Calm) -> T) -> Option<T> {
+    let mut state = state();
+    if let State::Unknown = *state {
+        *state = Calm::begin().map_or(State::AsIs, State::Kept);
+    }
+    if let State::Kept(calm) = &mut *state { Some(f(calm)) } else { None }
+}
+
+/// From now on the machine is left as it is: idle processors sleep, and turns are taken however far they are from each
+/// other.
+pub fn leave_as_is() {
+    *state() = State::AsIs;
+}
+
+/// Looks at the machine, unless that was done already: to be called before the thread is kept on one processor.
+pub fn begin() {
+    with(|_| ());
+}
+
+/// Waits until the machine is as in the other turns, for half a second at most; from then on its processors stay awake.
+pub fn settle() {
+    with(Calm::settle);
+}
+
+/// Takes a turn, and takes it again if processors moved or more than [`MOST`] was stolen meanwhile. Returns the result of
+/// the calmest one, and the steal in it, percent.
+///
+/// # Errors
+/// A turn fails.
+pub fn steady<T>(mut run: impl FnMut() -> Result<T>) -> Result<(T, f64)> {
+    let take = || {
+        settle();
+        let (begin, start) = (Steal::now(), Instant::now());
+        let outcome = run()?;
+        let (steal, time) = (begin.since(), start.elapsed());
+        Ok(Turn { outcome, moved: with(|calm| !calm.is_usual()).unwrap_or(false), steal, time })
+    };
+    let turn = calmest(take, |time| with(|calm| calm.spend(time)).unwrap_or(true))?;
+    with(|calm| {
+        calm.turns += 1;
+        calm.moved += u32::from(turn.moved);
+        calm.first += turn.time;
+    });
+    Ok((turn.outcome, turn.steal))
+}
+
+/// [`steady`] without the steal.
+///
+/// # Errors
+/// A turn fails.
+pub fn turn<T>(run: impl FnMut() -> Result<T>) -> Result<T> {
+    Ok(steady(run)?.0)
+}
+
+struct Turn<T> {
+    outcome: T,
+    moved: bool,
+    /// Percent.
+    steal: f64,
+    time: Duration,
+}
+
+fn calmest<T>(
+    mut take: impl FnMut() -> Result<Turn<T>>,
+    mut may_take: impl FnMut(Duration) -> bool,
+) -> Result<Turn<T>> {
+    let mut best = take()?;
+    for _ in 0..AGAIN {
+        if !best.moved && best.steal <= MOST || !may_take(best.time) {
+            break;
+        }
+        let next = take()?;
+        if (next.moved, next.steal) < (best.moved, best.steal) {
+            best = next;
+        }
+    }
+    Ok(best)
+}
+
+/// Adds what was seen of the machine to a report.
+pub fn record(report: &mut Report) {
+    let State::Kept(calm) = &*state() else { return };
+    report.machine.awake = calm.awake.is_some();
+    report.machine.distance_ns = calm.known.usual();
+    if calm.moved > 0 {
+        report.warnings.push(format!(
+            "the hypervisor moved processors nearer to each other or farther apart in {} of {} turns",
+            calm.moved, calm.turns
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calmest_of(turns: &[(bool, f64)]) -> (usize, bool, f64) {
+        let mut turns = turns.iter().enumerate();
+        let take = || {
+            let (outcome, &(moved, steal)) = turns.next().unwrap();
+            Ok(Turn { outcome, moved, steal, time: Duration::from_secs(1) })
+        };
+        let Turn { outcome, moved, steal, .. } = calmest(take, |_| true).unwrap();
+        (outcome, moved, steal)
+    }
+
+    #[test]
+    fn calm_takes_a_disturbed_turn_again_and_the_calmest_counts() {
+        assert_eq!(calmest_of(&[(false, 1.0)]), (0, false, 1.0));
+        assert_eq!(calmest_of(&[(false, 9.0), (false, 6.0), (false, 8.0)]), (1, false, 6.0));
+        assert_eq!(calmest_of(&[(false, 9.0), (false, 2.0)]), (1, false, 2.0));
+        assert_eq!(calmest_of(&[(true, 0.0), (false, 4.0)]), (1, false, 4.0));
+        assert_eq!(calmest_of(&[(true, 0.0), (false, 9.0), (true, 0.0)]), (1, false, 9.0));
+        assert_eq!(calmest_of(&[(true, 3.0), (true, 2.0), (true, 4.0)]), (1, true, 2.0));
+        let disturbed = || Ok(Turn { outcome: (), moved: true, steal: 9.0, time: Duration::from_secs(1) });
+        assert!(calmest(disturbed, |_| false).unwrap().moved, "there is no time for more");
+    }
+}
