@@ -135,19 +135,19 @@ fn figures(program: &Program, setting: &Setting, outcomes: &[(&str, Outcome)]) -
         outcome.as_ref().ok().and_then(|runs| Sample::new(runs.columns.get(index)?.clone()))
     };
     let one = |(index, metric): (usize, &Metric)| {
-        let mut figure = Figure::new(&group, metric.case, metric.unit, sample(ours, index)).by_turns();
+        let mut figure = Figure::new(&group, metric.case, metric.unit, sample(ours, index));
         (figure.missing, figure.steal) = (ours.as_ref().err().cloned(), steal);
         for (name, outcome) in references {
             figure = figure.against(name, sample(outcome, index));
         }
-        let Some((least, goal)) = metric.bar.filter(|_| setting.bars) else { return figure };
+        let Some((least, goal)) = metric.bar.filter(|_| setting.bars) else { return figure.by_turns() };
         let mut against = metric.against.to_owned();
         if let Some(other) = metric.other {
             against = format!("{}, {}", metric.against, program.metrics[other].case);
             let same = references.iter().find(|(name, _)| *name == metric.against);
             figure = figure.against(&against, same.and_then(|(_, outcome)| sample(outcome, other)));
         }
-        figure.bar(&against, least, goal)
+        figure.by_turns().bar(&against, least, goal)
     };
     program.metrics.iter().enumerate().map(one).collect()
 }

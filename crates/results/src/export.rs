@@ -1,6 +1,6 @@
 //! The forms of a report: a table for people, JSON for programs, Markdown for documents.
 
-use crate::figure::{Bar, Figure};
+use crate::figure::{Bar, Compared, Figure};
 use crate::machine::Machine;
 use crate::report::Report;
 use crate::steal;
@@ -80,7 +80,7 @@ pub fn json(report: &Report) -> serde_json::Result<String> {
     let mut value = serde_json::to_value(report)?;
     let figures = value["figures"].as_array_mut().into_iter().flatten();
     for (json, figure) in figures.zip(&report.figures) {
-        let judged = figure.references.iter().filter(|to| !to.beside);
+        let judged = figure.references.iter().filter(|to| to.compared != Compared::Not);
         let ratios = judged.map(|to| (to.name.clone(), figure.ratio(to)));
         json["ratios"] = serde_json::to_value(ratios.collect::<BTreeMap<_, _>>())?;
         json["meets_bar"] = figure.meets_bar().into();

@@ -13,9 +13,22 @@ pub struct Reference {
     pub name: String,
     /// Its value.
     pub sample: Sample,
-    /// It is shown beside the figure, and a ratio to it would mean nothing: of extremes, which are of the moment.
-    #[serde(default)]
-    pub beside: bool,
+    /// How the figure is compared with it.
+    pub compared: Compared,
+}
+
+/// How a figure is compared with a reference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compared {
+    /// Their runs took turns: the ratio is the median of the ratios of single turns, so that what disturbs both at a time
+    /// does not count.
+    ByTurns,
+    /// The ratio is that of their medians.
+    #[default]
+    ByMedians,
+    /// It only stands beside the figure: of extremes, for instance, which are of the moment, a ratio would mean nothing.
+    Not,
 }
 
 impl Reference {
@@ -62,8 +75,6 @@ pub struct Figure {
     pub bar: Option<Bar>,
     /// The highest steal in one of its runs, percent, where each run was looked at.
     pub steal: Option<f64>,
-    /// Its runs and those of its references took turns: ratios are medians of the ratios of single turns.
-    pub by_turns: bool,
 }
 
 impl Figure {
@@ -71,7 +82,7 @@ impl Figure {
     pub fn new(group: &str, case: impl Into<String>, unit: Unit, sample: Option<Sample>) -> Self {
         let missing = sample.is_none().then(|| "nothing was measured".to_owned());
         let (group, case, references) = (group.to_owned(), case.into(), Vec::new());
-        Self { group, case, unit, sample, missing, references, bar: None, steal: None, by_turns: false }
+        Self { group, case, unit, sample, missing, references, bar: None, steal: None }
     }
 
     /// A figure in place of all those of a part that failed: it misses its bar.
@@ -81,22 +92,17 @@ impl Figure {
     }
 
     /// The same figure with the reference `sample`, if there is one.
-    pub fn against(mut self, name: &str, sample: Option<Sample>) -> Self {
-        self.references.extend(sample.map(|sample| Reference {
-            name: name.to_owned(),
-            sample,
-            beside: false,
-        }));
-        self
+    pub fn against(self, name: &str, sample: Option<Sample>) -> Self {
+        self.with(name, sample, Compared::ByMedians)
     }
 
     /// The same figure with `sample` beside it, if there is one, without a ratio.
-    pub fn beside(mut self, name: &str, sample: Option<Sample>) -> Self {
-        self.references.extend(sample.map(|sample| Reference {
-            name: name.to_owned(),
-            sample,
-            beside: true,
-        }));
+    pub fn beside(self, name: &str, sample: Option<Sample>) -> Self {
+        self.with(name, sample, Compared::Not)
+    }
+
+    fn with(mut self, name: &str, sample: Option<Sample>, compared: Compared) -> Self {
+        self.references.extend(sample.map(|sample| Reference { name: name.to_owned(), sample, compared }));
         self
     }
 
@@ -112,16 +118,17 @@ impl Figure {
         self
     }
 
-    /// The same figure, whose runs took turns with those of its references: what disturbs both at a time does not
-    /// count.
-    pub fn by_turns(self) -> Self {
-        Self { by_turns: true, ..self }
+    /// The same figure, whose runs took turns with those of the references that it has by now.
+    pub fn by_turns(mut self) -> Self {
+        let compared = self.references.iter_mut().filter(|it| it.compared == Compared::ByMedians);
+        compared.for_each(|reference| reference.compared = Compared::ByTurns);
+        self
     }
 
     /// The ratios of single turns, if this and `reference` took turns and no run failed.
     pub fn ratios(&self, reference: &Reference) -> Option<Sample> {
         let (ours, theirs) = (&self.sample.as_ref()?.runs, &reference.sample.runs);
-        if !self.by_turns || reference.beside || ours.len() != theirs.len() {
+        if reference.compared != Compared::ByTurns || ours.len() != theirs.len() {
             return None;
         }
         Sample::new(ours.iter().zip(theirs).map(|(ours, theirs)| self.unit.ratio(*ours, *theirs)).collect())
@@ -129,7 +136,7 @@ impl Figure {
 
     /// How many times better than `reference` this is; below 1 where it is worse. `None` of one that only stands beside it.
     pub fn ratio(&self, reference: &Reference) -> Option<f64> {
-        if reference.beside {
+        if reference.compared == Compared::Not {
             return None;
         }
         if let Some(ratios) = self.ratios(reference) {
@@ -145,7 +152,7 @@ impl Figure {
         if let Some(ratios) = self.ratios(reference) {
             return ratios.known();
         }
-        let ours = self.sample.as_ref().filter(|_| !reference.beside)?.known()?;
+        let ours = self.sample.as_ref().filter(|_| reference.compared != Compared::Not)?.known()?;
         // A limit is one number, which has no scatter.
         let theirs = if reference.sample.runs.len() == 1 { 0.0 } else { reference.sample.known()? };
         Some(ours.hypot(theirs))
@@ -208,8 +215,8 @@ mod tests {
     fn figure_turns_are_compared_one_by_one() {
         let sample = |runs: &[f64]| Sample::new(runs.to_vec());
         let figure = |runs: &[f64]| {
-            let ours = Figure::new("a", "b", Unit::MegabytesPerSecond, sample(runs)).by_turns();
-            ours.against("other", sample(&[10.0, 40.0, 40.0])).bar("other", 0.9, None)
+            let ours = Figure::new("a", "b", Unit::MegabytesPerSecond, sample(runs));
+            ours.against("other", sample(&[10.0, 40.0, 40.0])).by_turns().bar("other", 0.9, None)
         };
         // Twice in the machine's slow state, and the other one once.
         let ours = figure(&[10.0, 20.0, 40.0]);
@@ -233,8 +240,8 @@ mod tests {
 
     #[test]
     fn figure_has_no_ratio_to_what_stands_beside_it() {
-        let longest = Figure::new("group", "case", Unit::Nanoseconds, sample(&[1.0, 2.0, 3.0])).by_turns();
-        let longest = longest.beside("bare ring", sample(&[2.0, 4.0, 6.0]));
+        let longest = Figure::new("group", "case", Unit::Nanoseconds, sample(&[1.0, 2.0, 3.0]));
+        let longest = longest.beside("bare ring", sample(&[2.0, 4.0, 6.0])).by_turns();
         let reference = &longest.references[0];
         assert_eq!(longest.ratio(reference), None);
         assert_eq!(longest.ratios(reference), None);
@@ -244,7 +251,12 @@ mod tests {
     #[test]
     fn figure_reference_is_foreign_if_no_change_of_ours_moves_it() {
         let is = |name: &str| {
-            Reference { name: name.to_owned(), sample: sample(&[1.0]).unwrap(), beside: false }.is_foreign()
+            Reference {
+                name: name.to_owned(),
+                sample: sample(&[1.0]).unwrap(),
+                compared: Compared::ByMedians,
+            }
+            .is_foreign()
         };
         let foreign = ["veth TCP", "loopback TCP", "loopback TCP, traced", "bare ring", "ntb_netdev"];
         assert!(foreign.into_iter().chain(["half a line's round trip", "private memcpy"]).all(is));

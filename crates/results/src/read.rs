@@ -118,7 +118,7 @@ impl Report {
 mod tests {
     use super::*;
     use crate::export::json;
-    use crate::figure::{Bar, Figure, Reference};
+    use crate::figure::{Bar, Compared, Figure, Reference};
     use crate::machine::Machine;
     use crate::sample::Sample;
     use crate::unit::Unit;
@@ -133,17 +133,15 @@ mod tests {
     }
 
     fn figure() -> impl Strategy<Value = Figure> {
-        let reference = (".*", sample(), any::<bool>()).prop_map(|(name, sample, beside)| Reference {
-            name,
-            sample,
-            beside,
-        });
+        let compared = prop_oneof![Just(Compared::ByTurns), Just(Compared::ByMedians), Just(Compared::Not)];
+        let reference = (".*", sample(), compared);
+        let reference = reference.prop_map(|(name, sample, compared)| Reference { name, sample, compared });
         let bar = (".*", 0.0..9.0f64, option::of(0.0..9.0f64));
         let bar = bar.prop_map(|(against, bar, goal)| Bar { against, bar, goal });
         let unit = proptest::sample::select(Unit::ALL.to_vec());
-        let kept = (option::of(0.0..100.0f64), any::<bool>(), option::of(".*"));
+        let kept = (option::of(0.0..100.0f64), option::of(".*"));
         ((".*", ".*", unit), option::of(sample()), vec(reference, 0..3), option::of(bar), kept).prop_map(
-            |((group, case, unit), sample, references, bar, (steal, by_turns, missing))| Figure {
+            |((group, case, unit), sample, references, bar, (steal, missing))| Figure {
                 group,
                 case,
                 unit,
@@ -152,7 +150,6 @@ mod tests {
                 references,
                 bar,
                 steal,
-                by_turns,
             },
         )
     }

@@ -19,15 +19,17 @@ use std::time::{Duration, Instant};
 /// How often a disturbed turn is taken again.
 const AGAIN: u32 = 2;
 /// How long processors sleep so that the hypervisor may place them anew.
-const NUDGE: Duration = Duration::from_millis(10);
+const NUDGE: Duration = Duration::from_millis(2);
 /// How often that is tried before a turn.
-const NUDGES: u32 = 50;
+const NUDGES: u32 = 250;
+/// Processors move within seconds: a turn as long as this would have to be taken again and again.
+const LONG: Duration = Duration::from_secs(1);
 /// Which part of the turns' own time may be spent on top of it, waiting and taking turns again: one of so many.
 const PART: u32 = 8;
 /// What may be spent before there were turns.
 const CREDIT: Duration = Duration::from_secs(5);
 /// Most looks at distances before the first turn, a nudge apart.
-const LOOKS: u32 = 100;
+const LOOKS: u32 = 500;
 
 static STATE: Mutex<State> = Mutex::new(State::Unknown);
 
@@ -174,7 +176,8 @@ fn calmest<T>(
 ) -> Result<Turn<T>> {
     let mut best = take()?;
     for _ in 0..AGAIN {
-        if !best.moved && best.steal <= MOST || !may_take(best.time) {
+        let is_calm = best.steal <= MOST && (!best.moved || best.time >= LONG);
+        if is_calm || !may_take(best.time) {
             break;
         }
         let next = take()?;
@@ -206,7 +209,7 @@ mod tests {
         let mut turns = turns.iter().enumerate();
         let take = || {
             let (outcome, &(moved, steal)) = turns.next().unwrap();
-            Ok(Turn { outcome, moved, steal, time: Duration::from_secs(1) })
+            Ok(Turn { outcome, moved, steal, time: LONG / 2 })
         };
         let Turn { outcome, moved, steal, .. } = calmest(take, |_| true).unwrap();
         (outcome, moved, steal)
@@ -220,7 +223,14 @@ mod tests {
         assert_eq!(calmest_of(&[(true, 0.0), (false, 4.0)]), (1, false, 4.0));
         assert_eq!(calmest_of(&[(true, 0.0), (false, 9.0), (true, 0.0)]), (1, false, 9.0));
         assert_eq!(calmest_of(&[(true, 3.0), (true, 2.0), (true, 4.0)]), (1, true, 2.0));
-        let disturbed = || Ok(Turn { outcome: (), moved: true, steal: 9.0, time: Duration::from_secs(1) });
+        let disturbed = || Ok(Turn { outcome: (), moved: true, steal: 0.0, time: LONG / 2 });
         assert!(calmest(disturbed, |_| false).unwrap().moved, "there is no time for more");
+        let mut taken = 0;
+        let long = || {
+            taken += 1;
+            Ok(Turn { outcome: (), moved: true, steal: 0.0, time: LONG })
+        };
+        calmest(long, |_| true).unwrap();
+        assert_eq!(taken, 1);
     }
 }

@@ -143,8 +143,8 @@ fn gather(turns: &[Vec<Run>]) -> Taken {
     for (what, by) in cases {
         let stock = By::Stock.name(what);
         let sample = |by| Sample::new(values(turns, what, by));
-        let figure = Figure::new(what.name(), by.name(what), unit(what), sample(by)).by_turns();
-        let mut figure = figure.against(stock, sample(By::Stock));
+        let figure = Figure::new(what.name(), by.name(what), unit(what), sample(by));
+        let mut figure = figure.against(stock, sample(By::Stock)).by_turns();
         if by == By::Sockets {
             figure = figure.bar(stock, BAR, None);
         }

@@ -228,9 +228,7 @@ fn hold_against_a_megabyte(report: &mut Report, sizes: &[usize]) {
     let references = [ALONE, BOTH, ALL, SUM].map(|group| (group, at(group)));
     for figure in report.figures.iter_mut().filter(|figure| larger.contains(&figure.case)) {
         let Some((_, sample)) = references.iter().find(|(group, _)| *group == figure.group) else { continue };
-        let held = figure.clone().against(AT_MEGABYTE, sample.clone()).bar(AT_MEGABYTE, COLLAPSE, None);
-        // Two sizes take no turns.
-        *figure = Figure { by_turns: false, ..held };
+        *figure = figure.clone().against(AT_MEGABYTE, sample.clone()).bar(AT_MEGABYTE, COLLAPSE, None);
     }
 }
 

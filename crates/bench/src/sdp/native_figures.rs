@@ -29,7 +29,7 @@ pub fn figures(rig: &Rig, plan: &Plan, size: Length) -> Vec<Figure> {
 
 fn of_runs(size: Length, runs: &[Runs]) -> Vec<Figure> {
     let names = [Manner::Posted, Manner::Stream, Manner::Offered].map(Manner::name);
-    let figure = |group, unit, value| beside(runs, &names, size, (group, unit), value).by_turns();
+    let figure = |group, unit, value| beside(runs, &names, size, (group, unit), value);
     let mut costs = figure(NATIVE_PROCESSOR, Unit::MegabytesPerProcessorSecond, per_processor);
     if size.0 == BARRED {
         costs = costs.bar(Manner::Stream.name(), BAR, None);

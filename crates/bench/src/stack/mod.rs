@@ -18,7 +18,7 @@ pub mod sampler;
 mod table;
 
 use crate::calm::turn;
-use crate::figure::{Figure, Sample, Unit};
+use crate::figure::{Compared, Figure, Sample, Unit};
 use crate::frame::shared::Shared;
 use crate::frame::{Experiment, Taken};
 use crate::program::LOOPBACK;
@@ -199,7 +199,9 @@ fn figures(group: &str, ours: &[Outcome], theirs: &[(&'static str, &Vec<Outcome>
     let rows = ROWS.iter().map(|row| {
         let mut figure = figure(row.label, Unit::Cycles, &|it| it.cycles.sum(row.parts));
         // A hundred samples of the kernel's are no measure of a single small part.
-        figure.references.iter_mut().for_each(|reference| reference.beside = row.is_small());
+        if row.is_small() {
+            figure.references.iter_mut().for_each(|reference| reference.compared = Compared::Not);
+        }
         figure
     });
     let others = [

@@ -53,7 +53,7 @@ fn of_variant(variant: &Variant, size: usize, runs: &[Done], all: &[Vec<Done>], 
     if variant.name != DIRECT {
         elapsed = elapsed.against(DIRECT, sample(&all[0], Done::rate)).bar(DIRECT, HALF, None);
     }
-    [elapsed, figure(PROGRAMS, Done::per_processor)]
+    [elapsed, figure(PROGRAMS, Done::per_processor)].map(Figure::by_turns)
 }
 
 /// Requests and replies of `size` bytes for a while.

@@ -2,7 +2,7 @@
 
 use super::contrast::Contrast;
 use super::ranks::Known;
-use crate::figure::{Figure, Reference};
+use crate::figure::{Compared, Figure, Reference};
 use crate::report::Report;
 use crate::unit::Unit;
 use std::collections::HashMap;
@@ -76,10 +76,9 @@ fn common([a, b]: [&Figure; 2]) -> Option<[&Reference; 2]> {
         let runs = figure.sample.as_ref().map(|sample| sample.runs.len());
         runs == Some(reference.sample.runs.len()) && reference.sample.runs.iter().all(|run| *run > 0.0)
     };
-    let mut fitting = a
-        .references
-        .iter()
-        .filter(|reference| reference.is_foreign() && !reference.beside && fits(a, reference));
+    let mut fitting = a.references.iter().filter(|reference| {
+        reference.is_foreign() && reference.compared != Compared::Not && fits(a, reference)
+    });
     fitting.find_map(|one| {
         let other = b.reference(&one.name).filter(|other| fits(b, other))?;
         Some([one, other])
