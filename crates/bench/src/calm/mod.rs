@@ -1,7 +1,7 @@
 //! A machine that stays the same while something is measured: its processors awake, as far from each other as in the
 //! other turns, and all ours. A turn in which that did not hold is taken again.
 //!
-//! Where processors are always equally far from each other, as outside of virtual machines, only [`awake`] and steal tell.
+//! Where processors are always equally far from each other, as outside of virtual machines, only sleep and steal tell.
 
 mod awake;
 mod distance;
