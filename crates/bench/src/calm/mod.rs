@@ -20,16 +20,16 @@ use std::time::{Duration, Instant};
 const AGAIN: u32 = 2;
 /// How long processors sleep so that the hypervisor may place them anew.
 const NUDGE: Duration = Duration::from_millis(2);
-/// How often that is tried before a turn.
-const NUDGES: u32 = 250;
+/// How long that is tried before a turn.
+const WAIT: Duration = Duration::from_millis(500);
 /// Processors move within seconds: a turn as long as this would have to be taken again and again.
 const LONG: Duration = Duration::from_secs(1);
 /// Which part of the turns' own time may be spent on top of it, waiting and taking turns again: one of so many.
 const PART: u32 = 8;
 /// What may be spent before there were turns.
 const CREDIT: Duration = Duration::from_secs(5);
-/// Most looks at distances before the first turn, a nudge apart.
-const LOOKS: u32 = 500;
+/// How long distances are looked at before the first turn, a nudge apart.
+const LOOK: Duration = Duration::from_secs(1);
 
 static STATE: Mutex<State> = Mutex::new(State::Unknown);
 
@@ -61,11 +61,8 @@ impl Calm {
     fn begin() -> Result<Self> {
         let (cores, known, zero) = (Cores::pick_close()?, Known::default(), Duration::ZERO);
         let mut calm = Self { cores, known, awake: None, turns: 0, moved: 0, first: zero, extra: zero };
-        let looks = if calm.cores.is_shared() { 0 } else { LOOKS };
-        for _ in 0..looks {
-            if calm.known.has_several() {
-                break;
-            }
+        let begin = Instant::now();
+        while !calm.cores.is_shared() && !calm.known.has_several() && begin.elapsed() < LOOK {
             if let Some(distance) = distance::between(calm.cores) {
                 calm.known.add(distance);
             }
@@ -82,10 +79,8 @@ impl Calm {
 
     /// Lets processors sleep, so that the hypervisor may place them anew, until they are; for some time.
     fn settle(&mut self) {
-        for _ in 0..NUDGES {
-            if self.is_usual() || !self.spend(NUDGE) {
-                return;
-            }
+        let begin = Instant::now();
+        while !self.is_usual() && begin.elapsed() < WAIT && self.spend(NUDGE) {
             self.awake = None;
             thread::sleep(NUDGE);
             self.awake = Awake::keep();
