@@ -139,6 +139,8 @@ fn bench_sdp_measures_every_way() -> Result<()> {
     ensure!(failed.is_none(), "{failed:?}");
     ensure!(figure("forced: bcopy", "1 MB")?["sample"].is_object(), "Bcopy is possible everywhere");
     ensure!(figure("questions with an answer", "64 B")?["references"].as_array().map(Vec::len) > Some(2));
+    let may_ask = std::fs::OpenOptions::new().write(true).open("/dev/cpu_dma_latency").is_ok();
+    ensure!(report["machine"]["awake"] == may_ask, "{}", report["machine"]);
     Ok(())
 }
 
