@@ -134,7 +134,7 @@ fn surroundings(report: &Report) -> Markup {
         ("Kernel", machine.kernel.clone()),
         ("Load before", format!("{:.1}", machine.load)),
         ("Stolen by the hypervisor", format!("{:.1} %", machine.steal_percent)),
-        ("Idle processors", if machine.awake { "kept awake" } else { "asleep" }.to_owned()),
+        ("Idle processors", machine.idle().to_owned()),
         ("A cache line between two processors", distance.unwrap_or_default()),
     ];
     let programs: Vec<String> =

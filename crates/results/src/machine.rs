@@ -26,6 +26,11 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// What idle processors did, in words.
+    pub fn idle(&self) -> &'static str {
+        if self.awake { "kept awake" } else { "allowed to sleep" }
+    }
+
     /// Looks at this machine. What cannot be read is empty or zero.
     pub fn here() -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();

@@ -7,12 +7,15 @@ use std::collections::BTreeSet;
 /// Options that change nothing of what is measured.
 const WHERE_TO: [&str; 2] = ["--out", "--markdown"];
 
+/// Factor by which distances of processors differ if they tell.
+const APART: f64 = 1.6;
+
 /// A note for each thing in which the surroundings of `a` and `b` differ, and for each that was disturbed.
 pub(super) fn notes(a: &Report, b: &Report) -> Vec<String> {
     let of_machines = [
         ("processor", a.machine.processor.clone(), b.machine.processor.clone()),
         ("processors", a.machine.processors.to_string(), b.machine.processors.to_string()),
-        ("idle processors", idle(a), idle(b)),
+        ("idle processors", a.machine.idle().to_owned(), b.machine.idle().to_owned()),
         ("kernel", a.machine.kernel.clone(), b.machine.kernel.clone()),
         ("crosslane", a.crosslane.clone(), b.crosslane.clone()),
         ("command", command(a), command(b)),
@@ -23,11 +26,14 @@ pub(super) fn notes(a: &Report, b: &Report) -> Vec<String> {
     let differ = of_machines.into_iter().chain(of_programs).filter(|(_, one, other)| one != other);
     let differ = differ
         .map(|(what, one, other)| format!("{what}: A has {}, B has {}", or_none(&one), or_none(&other)));
-    differ.chain(disturbed("A", a)).chain(disturbed("B", b)).collect()
+    differ.chain(apart(a, b)).chain(disturbed("A", a)).chain(disturbed("B", b)).collect()
 }
 
-fn idle(report: &Report) -> String {
-    if report.machine.awake { "kept awake" } else { "asleep" }.to_owned()
+/// How far the processors of A and of B were from each other, if that differs by much.
+fn apart(a: &Report, b: &Report) -> Option<String> {
+    let (one, other) = a.machine.distance_ns.zip(b.machine.distance_ns)?;
+    let differ = one.max(other) > APART * one.min(other);
+    differ.then(|| format!("a cache line between two processors: A has {one:.0} ns, B has {other:.0} ns"))
 }
 
 fn or_none(text: &str) -> &str {
@@ -78,6 +84,8 @@ mod tests {
         assert_eq!(notes(&a, &b), Vec::<String>::new());
         b.machine.kernel = "6.1".to_owned();
         b.machine.steal_percent = 9.0;
+        b.machine.awake = true;
+        (a.machine.distance_ns, b.machine.distance_ns) = (Some(42.0), Some(260.0));
         b.command.push("--runs=3".to_owned());
         b.programs.insert("iperf3".to_owned(), "3.12".to_owned());
         let notes = notes(&a, &b).join("\n");
@@ -87,6 +95,8 @@ mod tests {
             "perf --quick --runs=3",
             "iperf3: A has none noted, B has 3.12",
             "B was disturbed (9 %",
+            "idle processors: A has allowed to sleep, B has kept awake",
+            "A has 42 ns, B has 260 ns",
         ] {
             assert!(notes.contains(words), "{words}: {notes}");
         }
