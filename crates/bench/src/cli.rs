@@ -68,10 +68,9 @@ pub struct PerfArgs {
     #[arg(long, value_name = "N", default_value_t = 5, requires = "protocol",
           value_parser = clap::value_parser!(u32).range(3..=5))]
     pub hosts: u32,
-    /// Leave the machine as it is: let idle processors sleep, and take turns however far from each other the hypervisor
-    /// has placed processors
-    #[arg(long)]
-    pub as_is: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub machine: calm::Machine,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: Output,
@@ -108,10 +107,7 @@ pub fn run_perf(args: &PerfArgs) -> Result<()> {
     if let Some(offer) = &args.request {
         return sides::request(offer, cores.near);
     }
-    if args.as_is {
-        calm::leave_as_is();
-    }
-    calm::begin();
+    args.machine.begin();
     args.output.conclude(false, &measured(args, cores)?, export::table, export::markdown)
 }
 

@@ -22,6 +22,9 @@ pub struct DemoArgs {
     pub runs: u16,
     #[command(flatten)]
     #[allow(missing_docs)]
+    pub machine: calm::Machine,
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub output: Output,
 }
 
@@ -30,6 +33,7 @@ pub struct DemoArgs {
 /// # Errors
 /// The lab does not come up, or a file cannot be written.
 pub fn run_demo(args: &DemoArgs) -> Result<()> {
+    args.machine.begin();
     args.output.conclude(false, &demo(args.runs.into())?, export::summary, export::markdown)
 }
 
@@ -37,7 +41,6 @@ pub fn run_demo(args: &DemoArgs) -> Result<()> {
 fn demo(runs: usize) -> Result<Report> {
     let setting = Setting { runs, effort: Effort::Short, bars: false, remark: String::new(), brief: true };
     eprintln!("Three hosts in a ring, each a network namespace with its own crosslaned ...");
-    calm::begin();
     let lab = place::up(&Options::scratch("demo"))?;
     for host in &lab.state().hosts {
         eprintln!("  {}  {}  {}", host.name, host.address, host.address6);

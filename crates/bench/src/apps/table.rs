@@ -1,9 +1,9 @@
 //! The table of `bench apps`: one line for each program.
 
-use crate::calm;
 use crate::export::{columns, heading, markdown_columns, notes, number, or_dash, two};
 use crate::figure::{Figure, Report};
 use crate::program::VETH;
+use crosslane_results::steal;
 
 /// Rates, processor time, steal, and the bar.
 pub(super) fn table(report: &Report) -> String {
@@ -42,7 +42,7 @@ fn row(rate: &Figure, spent: Option<&Figure>) -> Vec<String> {
     row.extend([f64::min, f64::max].map(|pick| two(of(pick))));
     row.extend(numbers(spent));
     row.push(or_dash(rate.steal, |percent| {
-        format!("{percent:.1}{}", if percent > calm::MOST { " (disturbed)" } else { "" })
+        format!("{percent:.1}{}", if percent > steal::MOST { " (disturbed)" } else { "" })
     }));
     row.push(rate.verdict().to_owned());
     row

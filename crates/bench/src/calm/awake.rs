@@ -13,7 +13,7 @@ const DEVICE: &str = "/dev/cpu_dma_latency";
 pub(super) struct Awake(#[expect(dead_code, reason = "the kernel forgets the wish when it is closed")] File);
 
 impl Awake {
-    /// `None` where the kernel does not let this process have it, or has no sleep states.
+    /// `None` where the kernel does not let this process have it.
     pub(super) fn keep() -> Option<Self> {
         let mut device = OpenOptions::new().write(true).open(DEVICE).ok()?;
         device.write_all(&0i32.to_ne_bytes()).ok()?;

@@ -6,7 +6,6 @@
 use crate::affinity::{Cores, Pin};
 use crate::clock::clock;
 use std::hint::spin_loop;
-use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 
@@ -56,8 +55,7 @@ impl Known {
     /// Whether turns are taken at such a distance, ns, which is remembered.
     pub(super) fn is_usual(&mut self, distance: f64) -> bool {
         self.add(distance);
-        let range = |near: f64| -> RangeInclusive<f64> { near / NEAR..=near * NEAR };
-        self.near.is_none_or(|near| range(near).contains(&distance))
+        self.near.is_none_or(|near| (near / NEAR..=near * NEAR).contains(&distance))
     }
 }
 
@@ -82,7 +80,8 @@ pub(super) fn between(cores: Cores) -> Option<f64> {
     let (asked, answered, over) = (Line::default(), Line::default(), AtomicBool::new(false));
     thread::scope(|scope| {
         let answerer = || {
-            let _there = Pin::to(cores.far);
+            // Without an answer nothing is measured.
+            let Ok(_there) = Pin::to(cores.far) else { return };
             while !over.load(Relaxed) {
                 answered.0.store(asked.0.load(Relaxed), Relaxed);
                 spin_loop();

@@ -10,7 +10,8 @@ use crate::affinity::Cores;
 use crate::figure::Report;
 use anyhow::Result;
 use awake::Awake;
-pub use crosslane_results::steal::{MOST, Steal};
+use clap::Args;
+use crosslane_results::steal::{MOST, Steal};
 use distance::Known;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -52,15 +53,15 @@ struct Calm {
     /// Turns that count, and those of them after which processors were not as far from each other as before.
     turns: u32,
     moved: u32,
-    /// Time of turns that were taken for the first time, and what was spent on top of it.
-    first: Duration,
+    /// Time of the turns that count, and what was spent on top of it.
+    counted: Duration,
     extra: Duration,
 }
 
 impl Calm {
     fn begin() -> Result<Self> {
         let (cores, known, zero) = (Cores::pick_close()?, Known::default(), Duration::ZERO);
-        let mut calm = Self { cores, known, awake: None, turns: 0, moved: 0, first: zero, extra: zero };
+        let mut calm = Self { cores, known, awake: None, turns: 0, moved: 0, counted: zero, extra: zero };
         let begin = Instant::now();
         while !calm.cores.is_shared() && !calm.known.has_several() && begin.elapsed() < LOOK {
             if let Some(distance) = distance::between(calm.cores) {
@@ -90,7 +91,7 @@ impl Calm {
     /// Whether so much time is left to be spent on top of the turns' own, which it is then.
     fn spend(&mut self, time: Duration) -> bool {
         let extra = self.extra + time;
-        let may = extra <= CREDIT + self.first / PART;
+        let may = extra <= CREDIT + self.counted / PART;
         if may {
             self.extra = extra;
         }
@@ -111,15 +112,23 @@ fn with<T>(f: impl FnOnce(&mut Calm) -> T) -> Option<T> {
     if let State::Kept(calm) = &mut *state { Some(f(calm)) } else { None }
 }
 
-/// From now on the machine is left as it is: idle processors sleep, and turns are taken however far they are from each
-/// other.
-pub fn leave_as_is() {
-    *state() = State::AsIs;
+/// The option of all measuring commands.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct Machine {
+    /// Leave the machine as it is: let idle processors sleep, and take turns however far from each other the hypervisor
+    /// has placed processors
+    #[arg(long)]
+    pub as_is: bool,
 }
 
-/// Looks at the machine, unless that was done already: to be called before the thread is kept on one processor.
-pub fn begin() {
-    with(|_| ());
+impl Machine {
+    /// Looks at the machine, unless it is to be left as it is: to be called before the thread is kept on one processor.
+    pub fn begin(self) {
+        if self.as_is {
+            *state() = State::AsIs;
+        }
+        with(|_| ());
+    }
 }
 
 /// Waits until the machine is as in the other turns, for half a second at most; from then on its processors stay awake.
@@ -144,7 +153,7 @@ pub fn steady<T>(mut run: impl FnMut() -> Result<T>) -> Result<(T, f64)> {
     with(|calm| {
         calm.turns += 1;
         calm.moved += u32::from(turn.moved);
-        calm.first += turn.time;
+        calm.counted += turn.time;
     });
     Ok((turn.outcome, turn.steal))
 }

@@ -24,10 +24,9 @@ pub struct Common {
     /// Exit with code 1 if a bar is missed
     #[arg(long)]
     pub check: bool,
-    /// Leave the machine as it is: let idle processors sleep, and take turns however far from each other the hypervisor
-    /// has placed processors
-    #[arg(long)]
-    pub as_is: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub machine: calm::Machine,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: Output,
@@ -71,9 +70,7 @@ impl Common {
         table: fn(&Report) -> String,
         markdown: fn(&Report) -> String,
     ) -> Result<()> {
-        if self.as_is {
-            calm::leave_as_is();
-        }
+        self.machine.begin();
         let partial = self.partial();
         let (report, failed) = measure(experiment, partial.as_deref())?;
         let concluded = self.output.conclude(self.check, &report, table, markdown);

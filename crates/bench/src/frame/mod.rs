@@ -7,7 +7,6 @@ pub mod args;
 mod kept;
 pub mod shared;
 
-use crate::calm;
 use crate::figure::{Figure, Report};
 use crate::progress::{USUAL, line, print, progress};
 use anyhow::Result;
@@ -58,7 +57,6 @@ pub trait Experiment {
 /// What was kept cannot be read, or not be written.
 pub fn measure(experiment: &mut dyn Experiment, kept: Option<&Path>) -> Result<(Report, usize)> {
     let (title, steps) = (experiment.title(), experiment.steps());
-    calm::begin();
     let mut kept = Kept::open(kept, &title)?;
     let (mut report, mut failed) = (Report::new(title), 0);
     let progress = progress(steps.len() as u64, USUAL);

@@ -151,7 +151,7 @@ fn figure(plan: &Plan, measured: &Measured, requester: &mut Speaker, limits: &mu
         limit.push(value(Outcome { seconds: near.seconds, count: near.messages }, size, unit));
     }
     let figure = Figure::new(&measured.group, bytes(size), unit, Sample::new(ours));
-    Ok(figure.against(name, Sample::new(limit)))
+    Ok(figure.against(name, Sample::new(limit)).by_turns())
 }
 
 fn keyed(mut case: Case, fresh: u64) -> Case {

@@ -3,6 +3,7 @@
 use super::here::{By, Said};
 use super::part::size_name;
 use super::{Outcome, Plan, figures, study};
+use crate::calm::turn;
 use crate::frame::shared::Shared;
 use crate::frame::{Experiment, Taken};
 use crate::place;
@@ -74,8 +75,8 @@ fn measure(lab: &Lab, plan: &Plan, size: usize, progress: &ProgressBar) -> Resul
     let (mut ours, mut kernel, mut last) = (Vec::new(), Vec::new(), None);
     for run in 1..=plan.runs {
         progress.set_message(format!("{}, run {run} of {}", size_name(size), plan.runs));
-        ours.push(ask(lab, By::Ours, size, plan.time)?.outcome);
-        let said = ask(lab, By::Kernel, size, plan.time)?;
+        ours.push(turn(|| ask(lab, By::Ours, size, plan.time))?.outcome);
+        let said = turn(|| ask(lab, By::Kernel, size, plan.time))?;
         kernel.push(said.outcome);
         last = Some(said);
     }

@@ -5,7 +5,7 @@ pub mod args;
 mod tally;
 
 use crate::affinity::{confined, on};
-use crate::calm::{Steal, settle};
+use crate::calm::settle;
 use crate::figure::{Figure, Sample, Unit};
 use crate::frame::shared::Shared;
 use crate::frame::{Experiment, Taken};
@@ -14,6 +14,7 @@ use crate::program::process::Server;
 use crate::program::{Effort, SOCKPERF, VETH, redis};
 use anyhow::{Context, Result, ensure};
 use crosslane_lab::Lab;
+use crosslane_results::steal::Steal;
 use indicatif::ProgressBar;
 use tally::{Run, Turn};
 

@@ -1,9 +1,9 @@
 //! Evaluates the turns of one program, and prints its histogram.
 
 use super::STEAL;
-use crate::calm;
 use crate::export::{columns, heading, markdown_columns, notes, or_dash, two};
 use crate::figure::{Figure, Report, Sample, Unit};
+use crosslane_results::steal;
 
 /// One second of a program.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,7 +31,7 @@ pub(super) fn not_slower(turns: &[Turn]) -> Option<f64> {
 
 /// Percent of the quiet seconds of streams whose mean was at most `most` us.
 pub(super) fn at_most(turns: &[Turn], most: f64) -> Option<f64> {
-    let quiet = turns.iter().filter(|turn| turn.streams.steal <= calm::MOST);
+    let quiet = turns.iter().filter(|turn| turn.streams.steal <= steal::MOST);
     percent(quiet.map(|turn| turn.streams.mean <= most))
 }
 
@@ -103,10 +103,10 @@ fn most(sample: &Sample) -> f64 {
     sample.runs.iter().copied().fold(0.0, f64::max)
 }
 
-/// Times of the runs of which more than [`calm::MOST`] was stolen, or of the others.
+/// Times of the runs of which more than [`steal::MOST`] was stolen, or of the others.
 fn split(means: &Sample, stolen: &Sample, more: bool) -> Vec<f64> {
     let both = means.runs.iter().zip(&stolen.runs);
-    both.filter(|&(_, &steal)| (steal > calm::MOST) == more).map(|(&mean, _)| mean).collect()
+    both.filter(|&(_, &steal)| (steal > steal::MOST) == more).map(|(&mean, _)| mean).collect()
 }
 
 fn verdicts(bars: &[&Figure]) -> Vec<Vec<String>> {
