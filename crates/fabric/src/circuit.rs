@@ -38,8 +38,27 @@ impl Circuits {
         deadline: Duration,
     ) -> (CircuitId, ChannelId) {
         let far = Far::Host { host, channel: None };
-        let circuit = self.insert((tuple, Role::Client, Scope(0)), far, stream, State::Opening);
+        let circuit = self.insert((tuple, Role::Client, Scope(0)), far, stream, (State::Opening, None));
         (circuit, self.lead(circuit, path, deadline))
+    }
+
+    /// As [`Self::dial`], for the second circuit of the stream whose first end is `first`; `None` if that is no end that connects,
+    /// or has a second circuit already.
+    pub fn dial_twin(
+        &mut self,
+        first: CircuitId,
+        stream: u64,
+        path: Path,
+        deadline: Duration,
+    ) -> Option<(CircuitId, ChannelId)> {
+        let end = self.ends.get(&first).filter(|end| end.role == Role::Client && end.state == State::Open)?;
+        if end.twin_of.is_some() || self.twins.contains_key(&first) || end.death.is_some() {
+            return None;
+        }
+        let (key, far) =
+            ((end.tuple, end.role, end.scope), Far::Host { host: end.far_host(), channel: None });
+        let circuit = self.insert(key, far, stream, (State::Opening, Some(first)));
+        Some((circuit, self.lead(circuit, path, deadline)))
     }
 
     /// Tries another path for an end that is opening or moving; `None` if it is neither.
@@ -76,17 +95,33 @@ impl Circuits {
     pub fn local(&mut self, tuple: Tuple, scope: Scope) -> (CircuitId, CircuitId) {
         let client = CircuitId(self.last + 1);
         let server = CircuitId(self.last + 2);
-        self.insert((tuple, Role::Client, scope), Far::Here(server), 0, State::Open);
-        self.insert((tuple, Role::Server, scope), Far::Here(client), 0, State::Pending);
+        self.insert((tuple, Role::Client, scope), Far::Here(server), 0, (State::Open, None));
+        self.insert((tuple, Role::Server, scope), Far::Here(client), 0, (State::Pending, None));
         (client, server)
     }
 
+    /// As [`Self::local`], for the second circuit of the stream whose client's end is `first`; `None` if that is no such end, a program
+    /// has accepted the stream, or there is one already.
+    pub fn local_twin(&mut self, first: CircuitId) -> Option<(CircuitId, CircuitId)> {
+        let end = self.ends.get(&first).filter(|end| end.role == Role::Client && end.twin_of.is_none())?;
+        let (tuple, scope, Far::Here(far)) = (end.tuple, end.scope, end.far) else { return None };
+        self.ends.get(&far).filter(|far| far.state == State::Pending)?;
+        if self.twins.contains_key(&first) {
+            return None;
+        }
+        let (client, server) = (CircuitId(self.last + 1), CircuitId(self.last + 2));
+        self.insert((tuple, Role::Client, scope), Far::Here(server), 0, (State::Open, Some(first)));
+        self.insert((tuple, Role::Server, scope), Far::Here(client), 0, (State::Pending, Some(far)));
+        Some((client, server))
+    }
+
     /// Another host asks for a circuit to a program here, by the channel whose id at the neighbour is `peer`. On success
-    /// the caller calls [`Self::answer`], else it refuses.
+    /// the caller calls [`Self::answer`], else it refuses. `twin_of`: the secret of the stream of which this is the second circuit,
+    /// or 0.
     pub fn handle_open(
         &mut self,
         tuple: Tuple,
-        stream: u64,
+        (stream, twin_of): (u64, u64),
         host: HostId,
         path: Path,
         peer: ChannelId,
@@ -95,9 +130,11 @@ impl Circuits {
         if self.is_in_use(stream) {
             return Err(Refusal::Protocol);
         }
+        let first = if twin_of == 0 { None } else { Some(self.first_of(&tuple, twin_of, host)?) };
         let channel = self.channels.handle_open(path.port, path.epoch, peer);
         let far = Far::Host { host, channel: Some(channel) };
-        let circuit = self.insert((tuple, Role::Server, Scope(0)), far, stream, State::Pending);
+        let key = (tuple, Role::Server, Scope(0));
+        let circuit = self.insert(key, far, stream, (State::Pending, first));
         if let Some(end) = self.ends.get_mut(&circuit) {
             (end.hops, end.pumps) = (path.hops, path.pumps);
         }
@@ -220,10 +257,36 @@ impl Circuits {
         }
     }
 
-    fn insert(&mut self, key: (Tuple, Role, Scope), far: Far, stream: u64, state: State) -> CircuitId {
+    /// The end of the first circuit of a stream to which a second one is asked for: it has this secret, and no program has it yet.
+    fn first_of(&self, tuple: &Tuple, stream: u64, host: HostId) -> Result<CircuitId, Refusal> {
+        let first = self.by_stream.get(&stream).copied().ok_or(Refusal::Unknown)?;
+        let end = self.ends.get(&first).ok_or(Refusal::Unknown)?;
+        let is_waiting = end.state == State::Pending && end.death.is_none() && !end.far_closed;
+        if !is_waiting || end.tuple != *tuple || end.far_host() != host {
+            return Err(Refusal::Unknown);
+        }
+        if end.twin_of.is_some() || self.twins.contains_key(&first) {
+            return Err(Refusal::Protocol);
+        }
+        Ok(first)
+    }
+
+    /// An end, of the second circuit of a stream if `twin_of` names the first one's: that is not found by its addresses.
+    fn insert(
+        &mut self,
+        key: (Tuple, Role, Scope),
+        far: Far,
+        stream: u64,
+        (state, twin_of): (State, Option<CircuitId>),
+    ) -> CircuitId {
         self.last += 1;
         let circuit = CircuitId(self.last);
-        self.by_tuple.entry(key).or_default().push(circuit);
+        match twin_of {
+            None => self.by_tuple.entry(key).or_default().push(circuit),
+            Some(first) => {
+                self.twins.insert(first, circuit);
+            }
+        }
         let (tuple, role, scope) = key;
         let end = End {
             tuple,
@@ -238,6 +301,7 @@ impl Circuits {
             death: None,
             generation: 0,
             moving: None,
+            twin_of,
         };
         if state == State::Pending {
             *self.pending.entry(end.far_host()).or_default() += 1;

@@ -101,6 +101,8 @@ pub struct End {
     pub generation: u32,
     /// The search for another circuit, if the end's circuit is lost.
     pub moving: Option<Moving>,
+    /// The end of the first circuit of a striped stream, if this is the second one's.
+    pub twin_of: Option<CircuitId>,
 }
 
 impl End {

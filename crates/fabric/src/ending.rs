@@ -139,6 +139,10 @@ impl Circuits {
         if self.by_stream.get(&end.stream) == Some(&circuit) {
             self.by_stream.remove(&end.stream);
         }
+        if let Some(first) = end.twin_of {
+            self.twins.remove(&first);
+        }
+        self.twins.remove(&circuit);
         self.outputs.push_back(Output::Free { circuit, end: Box::new(end) });
     }
 }

@@ -34,13 +34,17 @@ impl Circuits {
 
     /// Moves up to `most` streams to paths that are shorter than theirs, although their circuits still work; returns
     /// whether there were that many. Only the connecting side of a stream does this, and only where streams can move. Where longer
-    /// paths are used, too (`spread`), a stream moves if fewer circuits lead through the shortest path's cable than through its own.
+    /// paths are used, too (`spread`), a stream moves if fewer circuits lead through the shortest path's cable than through its own. The
+    /// second circuit of a striped stream also moves away from the cable of the first, if another path is as short.
     pub fn shorten(&mut self, links: &Links, spread: Spread, most: usize) -> bool {
         if self.limits.patience.is_zero() {
             return false;
         }
         let mut load: BTreeMap<PortId, usize> = BTreeMap::new();
-        let mut is_longer = |end: &End, port: PortId| {
+        let mut is_worse = |circuit: CircuitId, end: &End, port: PortId| {
+            if self.shares_needlessly(circuit, port, links, spread) {
+                return true;
+            }
             let Some(best) = links.next_hop(end.far_host()).filter(|best| best.hops < end.hops) else {
                 return false;
             };
@@ -57,10 +61,8 @@ impl Circuits {
             .ends
             .iter()
             .filter(|(_, end)| end.role == Role::Client && end.state == State::Open && end.moving.is_none())
-            .filter(|(_, end)| {
-                let port =
-                    end.channel().and_then(|channel| self.channels.get(channel)).map(|found| found.port);
-                port.is_some_and(|port| is_longer(end, port))
+            .filter(|(circuit, end)| {
+                self.port_of(**circuit).is_some_and(|port| is_worse(**circuit, end, port))
             })
             .map(|(circuit, _)| *circuit)
             .take(most)
@@ -69,6 +71,21 @@ impl Circuits {
             self.lose(*circuit, Death::Cable);
         }
         longer.len() == most
+    }
+
+    /// Whether this is the second circuit of a striped stream, the first one begins at the same port, and there is a path that begins
+    /// at another and is not longer.
+    fn shares_needlessly(&self, circuit: CircuitId, port: PortId, links: &Links, spread: Spread) -> bool {
+        let Some(end) = self.ends.get(&circuit) else { return false };
+        let shares = end.twin_of.is_some_and(|first| self.port_of(first) == Some(port));
+        let may_take = |hops| spread == Spread::All || hops <= end.hops;
+        shares && links.ways(end.far_host()).iter().any(|way| way.port != port && may_take(way.hops))
+    }
+
+    /// The port at which the end's circuit begins.
+    pub fn port_of(&self, circuit: CircuitId) -> Option<PortId> {
+        let channel = self.ends.get(&circuit)?.channel()?;
+        Some(self.channels.get(channel)?.port)
     }
 
     /// Whether traffic other than streams with `neighbour` itself passes through the cable at `port`.

@@ -64,6 +64,8 @@ pub struct Circuits {
     pub(crate) ends: BTreeMap<CircuitId, End>,
     pub(crate) transits: BTreeMap<TransitId, Transit>,
     pub(crate) by_stream: HashMap<u64, CircuitId>,
+    /// The second circuit's end of each striped stream, by that of the first.
+    pub(crate) twins: HashMap<CircuitId, CircuitId>,
     pub(crate) outputs: VecDeque<Output>,
     /// When the ends that move need attention: at most two entries for each, kept by [`Self::search`].
     pub(crate) looks: BTreeSet<(Duration, CircuitId)>,
@@ -84,6 +86,7 @@ impl Circuits {
     pub fn shrink_to(&mut self, ends: usize) {
         self.by_stream.shrink_to(ends);
         self.by_tuple.shrink_to(ends);
+        self.twins.shrink_to(ends);
         self.outputs.shrink_to(ends);
     }
 
@@ -107,6 +110,16 @@ impl Circuits {
     /// be its client; this module does not know which is right.
     pub fn ends_of(&self, tuple: &Tuple, role: Role, scope: Scope) -> impl Iterator<Item = CircuitId> + '_ {
         self.by_tuple.get(&(*tuple, role, scope)).into_iter().flatten().rev().copied()
+    }
+
+    /// The end of the second circuit of a striped stream, by that of the first.
+    pub fn twin(&self, first: CircuitId) -> Option<CircuitId> {
+        self.twins.get(&first).copied()
+    }
+
+    /// The end of the other circuit of a striped stream, by that of either.
+    pub fn other_of(&self, circuit: CircuitId) -> Option<CircuitId> {
+        self.twin(circuit).or_else(|| self.ends.get(&circuit)?.twin_of)
     }
 
     /// A channel by its id.

@@ -95,7 +95,7 @@ impl Host {
             .policy
             .circuits
             .iter()
-            .filter(|(_, end)| end.state == State::Pending)
+            .filter(|(_, end)| end.state == State::Pending && !self.is_twin_of_accepted(end))
             .filter(|(_, end)| !self.listeners.hears(end.tuple.server, end.scope))
             .map(|(circuit, _)| circuit)
             .collect();
@@ -192,9 +192,23 @@ impl Host {
         scope: Scope,
     ) -> Result<(), Plain> {
         let accepter = self.hearing().check_listener(&tuple, scope).map_err(Plain::Refused)?;
+        self.check_accepter(accepter).map_err(Plain::Refused)?;
+        let ends = self.make_ends_here(session, accepter)?;
+        let (client, server) = self.policy.circuits.local(tuple, scope);
+        self.add_ends_here((client, server), ends);
+        self.own(session, client, socket);
+        self.publish_announced();
+        self.grant(session, client, false).map_or(Ok(()), Err)
+    }
+
+    /// Memory for both ends of a circuit inside this host, which the session pays for: the client's, and that of the user `accepter`.
+    pub(crate) fn make_ends_here(
+        &mut self,
+        session: SessionId,
+        accepter: u32,
+    ) -> Result<(EndResources, EndResources), Plain> {
         let ring_max = self.config.ring_max;
         let payer = self.payer_of(session).ok_or(Plain::System)?;
-        self.check_accepter(accepter).map_err(Plain::Refused)?;
         let mut end = |pending| {
             let segments = self.charge_segments(payer, segment_len(ring_max), Purpose::New)?;
             Ok((self.charge_end(payer, pending)?, segments))
@@ -209,7 +223,6 @@ impl Host {
             })
         };
         let (forth, back) = (direction()?, direction()?);
-        let (client, server) = self.policy.circuits.local(tuple, scope);
         let (key_forth, key_back) = (random::u64(), random::u64());
         let segments =
             |inbound: KeptSegment, lane, outbound: KeptSegment, keys: (u64, u64), charges| Segments {
@@ -231,13 +244,19 @@ impl Host {
             segments(back.inbound, back.lane, forth.outbound, (key_back, key_forth), client_segments),
             segments(forth.inbound, forth.lane, back.outbound, (key_forth, key_back), server_segments),
         );
-        self.ends.add(client, EndResources::new(Some(of_client), payer, client_end));
         let mut pending = EndResources::new(Some(of_server), payer, server_end);
         pending.uid = accepter;
-        self.ends.add(server, pending);
-        self.own(session, client, socket);
-        self.publish_announced();
-        self.grant(session, client, false).map_or(Ok(()), Err)
+        Ok((EndResources::new(Some(of_client), payer, client_end), pending))
+    }
+
+    /// These ends have this memory.
+    pub(crate) fn add_ends_here(
+        &mut self,
+        (client, server): (CircuitId, CircuitId),
+        (of_client, of_server): (EndResources, EndResources),
+    ) {
+        self.ends.add(client, of_client);
+        self.ends.add(server, of_server);
     }
 
     /// Tells the programs with listeners how many announced connections wait. Must come before the announcer is

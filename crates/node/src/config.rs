@@ -93,12 +93,14 @@ pub struct Config {
     pub operators: Option<u32>,
     /// Where to answer Prometheus.
     pub metrics: Option<SocketAddr>,
-    /// Rules, the built-in ones last; `offload` is among those.
+    /// Rules, the built-in ones last; `offload` and `stripe` are among those.
     pub rules: Vec<Rule>,
     /// What users and neighbours may have.
     pub quota: crate::quota::Settings,
     /// What joins programs of this host.
     pub inside: PortKind,
+    /// Whether rules about stripes count for streams inside this host, too: for tests of programs.
+    pub inside_stripes: bool,
     /// Ports, in the order of the file.
     pub ports: Vec<PortConfig>,
 }
@@ -152,6 +154,15 @@ mod tests {
         assert_eq!((config.ring_max, config.metrics, config.ports.len()), (8 << 20, None, 0));
         assert_eq!(config.offload, Settings { processors: None, copy: Choice::Auto, least: 768 << 10 });
         assert_eq!(own_addresses(&config).len(), 2);
+    }
+
+    #[test]
+    fn stripes_for_all_are_a_rule_behind_the_others() {
+        let rules =
+            |text: &str| Config::parse(text).unwrap().rules.iter().map(crate::rule::text).collect::<Vec<_>>();
+        let (off, on) = (rules("host = 1"), rules("host = 1\nstripe = true"));
+        let added = ["0.0.0.0", "::"].map(|any| format!("stripe on client * {any}/0:*"));
+        assert_eq!(on, [off, added.to_vec()].concat());
     }
 
     #[test]

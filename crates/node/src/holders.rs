@@ -86,13 +86,14 @@ impl Host {
             generation: segments.generation,
             channel: Box::new(segments.channel_info(outbound)),
             retained: retention.is_some(),
+            twin: self.policy.circuits.twin(circuit).is_some(),
         };
         let state = resources.state.as_ref().filter(|_| adopted).map(|state| &state.memory);
         let Some(fds) = segments.lend(outbound, retention.into_iter().chain(state)) else {
             return Some(Plain::System);
         };
         holder.reply(&reply, &fds.iter().map(AsFd::as_fd).collect::<Vec<_>>());
-        if !adopted {
+        if !adopted && end.twin_of.is_none() {
             self.counters.streams_opened += 1;
         }
         None

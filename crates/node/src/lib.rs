@@ -71,6 +71,7 @@ pub mod texts;
 pub mod transit;
 pub mod transit_wakes;
 pub mod tun;
+mod twin;
 pub mod waiters;
 pub mod waiting;
 pub mod waker;

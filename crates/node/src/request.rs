@@ -226,6 +226,14 @@ impl Host {
                 }
                 None => self.fail(id, "Adopt needs the socket"),
             },
+            Request::Twin { circuit, token } => match self.keep_offered(id, given) {
+                Ok(()) => {
+                    if let Some(why) = self.twin(id, circuit, token) {
+                        self.reply(id, &Reply::Plain { why });
+                    }
+                }
+                Err(text) => self.fail(id, &text),
+            },
             Request::Hold { ends } => self.hold_all(id, &ends),
             Request::Resume { circuit, token, generation } => {
                 self.next_segments(id, circuit, token, generation);
@@ -321,9 +329,16 @@ impl Host {
         socket: Option<Given>,
         memory: Option<Given>,
     ) -> Result<Option<Proof>, String> {
-        let (Some(socket), Some(memory)) = (socket, memory) else {
+        let Some(socket) = socket else {
             return Err("the socket and memory for the state are due".to_owned());
         };
+        self.keep_offered(id, memory)?;
+        Ok(socket.socket())
+    }
+
+    /// Keeps the memory that a program offers for an end's state with the session, until there is an end.
+    fn keep_offered(&mut self, id: SessionId, memory: Option<Given>) -> Result<(), String> {
+        let memory = memory.ok_or("memory for the state is due")?;
         let memory = memory.memory().ok_or("the state cannot be used: it is no memory")?;
         let view = StateView::new(memory).map_err(|error| format!("the state cannot be used: {error}"))?;
         // Counted, not refused: an `accept` must not fail for it, since the far program has its stream by now.
@@ -333,7 +348,7 @@ impl Host {
         if let Some(session) = self.sessions.get_mut(id) {
             session.offered = Some(HeldState { memory, charge });
         }
-        Ok(socket.socket())
+        Ok(())
     }
 
     /// Answers `Connect` or `Accept`, unless that is a stream, or has to wait.

@@ -1,5 +1,5 @@
 //! Rules in libsdp's form: `use <crosslane|tcp|both> <server|client> <program-glob> <addr/prefix>:<ports>`, and the same
-//! with `transfer <auto|bcopy|read-zcopy|write-zcopy>` or `offload <on|off>`.
+//! with `transfer <auto|bcopy|read-zcopy|write-zcopy>`, `offload <on|off>` or `stripe <on|off>`.
 
 use crate::address::{self, Addresses};
 use crosslane_stream::Transfer;
@@ -18,7 +18,7 @@ pub fn parse(line: &str) -> Result<Vec<Rule>, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [verb, action, role, program, target] = words[..] else {
         return Err(format!(
-            "rule `{line}` has {} words; write `<use|transfer|offload> <WHAT> <server|client> <program-glob> <addr/prefix>:<ports>`",
+            "rule `{line}` has {} words; write `<use|transfer|offload|stripe> <WHAT> <server|client> <program-glob> <addr/prefix>:<ports>`",
             words.len()
         ));
     };
@@ -28,6 +28,9 @@ pub fn parse(line: &str) -> Result<Vec<Rule>, String> {
         "client" => Role::Client,
         other => return Err(format!("rule `{line}`: `{other}` is neither server nor client")),
     };
+    if matches!(action, Action::Stripe(_)) && role == Role::Server {
+        return Err(format!("rule `{line}`: who connects decides about stripes: write `client`"));
+    }
     if program.len() > GLOB_MAX {
         return Err(format!("rule `{line}`: the program is longer than {GLOB_MAX} bytes"));
     }
@@ -59,6 +62,8 @@ pub fn text(rule: &Rule) -> String {
         }
         Action::Offload(true) => ("offload", "on"),
         Action::Offload(false) => ("offload", "off"),
+        Action::Stripe(true) => ("stripe", "on"),
+        Action::Stripe(false) => ("stripe", "off"),
     };
     let role = match rule.role {
         Role::Server => "server",
@@ -73,8 +78,8 @@ pub fn text(rule: &Rule) -> String {
 }
 
 /// The rules that stand behind the configured ones: the fabric's own subnets, and listeners on all addresses, are
-/// `both`; all else is TCP. With `offload` the engine copies for everyone.
-pub fn defaults(addresses: &Addresses, offload: bool) -> Vec<Rule> {
+/// `both`; all else is TCP. With `offload` the engine copies for everyone, and with `stripe` all connections use two circuits.
+pub fn defaults(addresses: &Addresses, offload: bool, stripe: bool) -> Vec<Rule> {
     let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
     let full = |address: IpAddr| if address.is_ipv4() { 32 } else { 128 };
     let rule = |action, role, address, prefix| Rule {
@@ -99,6 +104,9 @@ pub fn defaults(addresses: &Addresses, offload: bool) -> Vec<Rule> {
             rules.extend(any.map(|address| rule(Action::Offload(true), role, address, 0)));
         }
     }
+    if stripe {
+        rules.extend(any.map(|address| rule(Action::Stripe(true), Role::Client, address, 0)));
+    }
     rules
 }
 
@@ -114,8 +122,10 @@ fn parse_action(verb: &str, action: &str) -> Result<Action, String> {
         },
         ("offload", "on") => Ok(Action::Offload(true)),
         ("offload", "off") => Ok(Action::Offload(false)),
-        ("offload", other) => Err(format!("`{other}` is neither on nor off")),
-        (other, _) => Err(format!("`{other}` is none of use, transfer, offload")),
+        ("stripe", "on") => Ok(Action::Stripe(true)),
+        ("stripe", "off") => Ok(Action::Stripe(false)),
+        ("offload" | "stripe", other) => Err(format!("`{other}` is neither on nor off")),
+        (other, _) => Err(format!("`{other}` is none of use, transfer, offload, stripe")),
     }
 }
 
@@ -166,6 +176,7 @@ mod tests {
             "transfer auto client iperf3 10.86.0.0/24:5201",
             "offload on client * fd86::/64:*",
             "offload off server redis-server 10.86.0.2/32:6379",
+            "stripe on client iperf3 10.86.0.2/32:5201",
         ] {
             assert_eq!(text(&parse(line).unwrap()[0]), line);
         }
@@ -181,6 +192,7 @@ mod tests {
             ("use all client * *:*", "all"),
             ("transfer zcopy client * *:*", "read-zcopy"),
             ("offload maybe client * *:*", "maybe"),
+            ("stripe on server * *:*", "client"),
             ("use both peer * *:*", "peer"),
             ("use both client * 10.0.0.0/33:*", "33"),
             ("use both client * 10.0.0.0/8:90-80", "backwards"),

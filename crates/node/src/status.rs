@@ -226,6 +226,7 @@ fn circuit_of(end: &CircuitRow, tells_owner: bool) -> Circuit {
         hops: end.hops,
         pumps: end.pumps,
         generation: end.generation,
+        twin_of: end.twin_of,
         far_closed: end.far_closed,
         dead: end.dead.map(death),
         tx_bytes: moved.tx_bytes,

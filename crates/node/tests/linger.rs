@@ -48,7 +48,7 @@ fn deaf_end(joined: &Joined, state: SharedState) -> End {
         posted_in_ns: 0,
     };
     let (circuit, token, tuple) = (near.id, near.token, near.tuple);
-    let grant = Grant { circuit, token, tuple, client: true, status: 0, segments, state };
+    let grant = Grant { circuit, token, tuple, client: true, status: 0, segments, state, twin: false };
     End::prepare(&grant);
     End::begin(grant, Box::leak(Box::default()), &Deaf).unwrap()
 }

@@ -71,6 +71,7 @@ fn opening(channel: ChannelId, segment: SegmentRange) -> Control {
         pumps: 0,
         route: vec![crosslane_wire::HostId(3)],
         resume: None,
+        twin_of: 0,
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Asked {
     pub pumps: u8,
     /// Set if an existing stream moves.
     pub resume: Option<Resumption>,
+    /// The secret of the stream of which this is the second circuit, or 0.
+    pub twin_of: u64,
 }
 
 impl Asked {
@@ -73,7 +75,13 @@ impl Policy {
         let path = path_of(port, &agreement, asked)?;
         let (answer, ring) = resources.admit(port, asked)?;
         self.ways.relies |= asked.passed > 0;
-        let opened = self.circuits.handle_open(asked.tuple, asked.stream, client, path, asked.channel);
+        let opened = self.circuits.handle_open(
+            asked.tuple,
+            (asked.stream, asked.twin_of),
+            client,
+            path,
+            asked.channel,
+        );
         let (circuit, channel) = match opened {
             Ok(opened) => opened,
             Err(why) => {

@@ -37,6 +37,17 @@ pub struct Dial {
     pub hurried: bool,
 }
 
+/// What is known of a path that is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    /// The host that it leads to.
+    pub(crate) host: HostId,
+    /// Ports at which it must not begin.
+    pub(crate) tried: &'a [PortId],
+    /// A port at which it should not begin, if another path is as short.
+    pub(crate) apart_from: Option<PortId>,
+}
+
 /// A path that is about to be requested, with the memory of its first channel.
 pub(crate) struct Attempt<T> {
     path: Path,
@@ -57,7 +68,8 @@ impl Policy {
         now: Duration,
         resources: &mut R,
     ) -> Result<CircuitId, Plain> {
-        let (path, route) = self.path_to(host, &[], now, resources).map_err(Plain::Refused)?;
+        let wanted = Wanted { host, tried: &[], apart_from: None };
+        let (path, route) = self.path_to(wanted, now, resources).map_err(Plain::Refused)?;
         let deadline = now + if hurried { PROMPT_ANSWER } else { DIAL_TIMEOUT };
         let attempt = attempt((path, route), payer, (Purpose::New, Size::Ample), resources)?;
         let stream = resources.random().max(1);
@@ -68,13 +80,50 @@ impl Policy {
         Ok(circuit)
     }
 
-    /// The path to a host for a new circuit, of those that do not begin at one of these ports: of the shortest, or of all where
-    /// they are used, that whose first cable has the fewest busy ends, and of those the fewest circuits. A neighbour that has owed
-    /// an answer for too long is not asked.
+    /// As [`Self::dial`], for the second circuit of a striped stream, whose first one is `first`: over a path that begins at another
+    /// port and is not longer, unless all paths are used.
+    ///
+    /// # Errors
+    /// There is no such path, or no memory for its first channel; or `first` has, or is, a second circuit already.
+    pub fn dial_twin<R: Resources>(
+        &mut self,
+        first: CircuitId,
+        (payer, end): (R::Payer, R::End),
+        now: Duration,
+        resources: &mut R,
+    ) -> Result<CircuitId, Plain> {
+        let no_way = Plain::Refused(Refusal::NoRoute);
+        let (host, hops) = self.circuits.get(first).map(|end| (end.far_host(), end.hops)).ok_or(no_way)?;
+        let port = self.port_of(first).ok_or(no_way)?;
+        let wanted = Wanted { host, tried: &[port], apart_from: None };
+        let (path, route) = self.path_to(wanted, now, resources).map_err(Plain::Refused)?;
+        if self.ways.spread == Spread::Shortest && path.hops > hops {
+            return Err(no_way);
+        }
+        let attempt = attempt((path, route), payer, (Purpose::New, Size::Ample), resources)?;
+        let (stream, deadline) = (resources.random().max(1), now + DIAL_TIMEOUT);
+        let Some((circuit, channel)) = self.circuits.dial_twin(first, stream, path, deadline) else {
+            attempt.forgo(resources);
+            return Err(no_way);
+        };
+        // A circuit that is refused is not tried by another path: the stream goes by one then.
+        self.ends.insert(circuit, EndState { tried: vec![path.port], ..EndState::default() });
+        resources.begin(circuit, end);
+        self.ask_for((circuit, channel), attempt, None, resources);
+        Ok(circuit)
+    }
+
+    /// The port at which the other circuit of the striped stream begins that this is a circuit of.
+    pub(crate) fn port_of_other(&self, circuit: CircuitId) -> Option<PortId> {
+        self.port_of(self.circuits.other_of(circuit)?)
+    }
+
+    /// The path for a new circuit: of the shortest, or of all where they are used, one that does not begin where it should not; of
+    /// those that whose first cable has the fewest busy ends, and of those the fewest circuits. A neighbour that has owed an
+    /// answer for too long is not asked.
     pub(crate) fn path_to(
         &self,
-        host: HostId,
-        tried: &[PortId],
+        Wanted { host, tried, apart_from }: Wanted<'_>,
         now: Duration,
         resources: &mut impl Resources,
     ) -> Result<(Path, Vec<HostId>), Refusal> {
@@ -90,7 +139,8 @@ impl Policy {
         let mut cost = |path: &Path| {
             let first = if self.ways.spread == Spread::All { 0 } else { path.hops };
             let busy = if choice { resources.busy(path.port) } else { 0 };
-            (first, busy, self.circuits.load_of(path.port), path.hops, path.port)
+            let together = apart_from == Some(path.port);
+            (first, together, busy, self.circuits.load_of(path.port), path.hops, path.port)
         };
         let why = if owed { Refusal::Timeout } else { Refusal::NoRoute };
         usable.into_iter().min_by_key(|(path, _)| cost(path)).ok_or(why)
@@ -110,10 +160,12 @@ impl Policy {
         if let Some(state) = self.ends.get_mut(&circuit) {
             state.len = segment.len;
         }
-        let Some((tuple, stream)) = self.circuits.get(circuit).map(|end| (end.tuple, end.stream)) else {
-            return;
-        };
-        let open = Control::Open { channel, tuple, stream, segment, key, passed: 0, pumps: 0, route, resume };
+        let Some(end) = self.circuits.get(circuit) else { return };
+        let (tuple, stream, first) = (end.tuple, end.stream, end.twin_of.filter(|_| resume.is_none()));
+        let twin_of = first.and_then(|first| self.circuits.get(first)).map_or(0, |first| first.stream);
+        let (passed, pumps) = (0, 0);
+        let open =
+            Control::Open { channel, tuple, stream, segment, key, passed, pumps, route, resume, twin_of };
         self.send(path.port, open);
     }
 
@@ -152,8 +204,10 @@ impl Policy {
         let host = self.circuits.get(circuit)?.far_host();
         let state = self.ends.get(&circuit).filter(|state| state.deadline > now)?;
         let (tried, deadline, refused) = (state.tried.clone(), state.deadline, state.len);
-        let found = self.path_to(host, &tried, now, resources);
-        let found = found.or_else(|_| self.path_to(host, &[], now, resources)).ok()?;
+        let wanted = Wanted { host, tried: &tried, apart_from: None };
+        let found = self.path_to(wanted, now, resources);
+        let wanted = Wanted { tried: &[], ..wanted };
+        let found = found.or_else(|_| self.path_to(wanted, now, resources)).ok()?;
         let payer = resources.payer(circuit)?;
         let attempt = attempt(found, payer, (Purpose::New, Size::Short), resources).ok()?;
         if tried.contains(&attempt.path.port) && refused <= attempt.ring.segment.len {
@@ -221,8 +275,7 @@ impl Policy {
 
     /// The port at which the end's circuit begins.
     pub fn port_of(&self, circuit: CircuitId) -> Option<PortId> {
-        let channel = self.circuits.get(circuit)?.channel()?;
-        Some(self.circuits.channel(channel)?.port)
+        self.circuits.port_of(circuit)
     }
 
     /// Checks the segment that a neighbour allocated for a circuit that this host asked for.

@@ -67,8 +67,8 @@ impl Policy {
         self.heard_from(port);
         match message {
             Control::LinkStates(records) => self.handle_link_states(port, records),
-            Control::Open { channel, tuple, stream, segment, key, passed, pumps, route, resume } => {
-                let asked = Asked { channel, tuple, stream, segment, key, passed, pumps, resume };
+            Control::Open { channel, tuple, stream, segment, key, passed, pumps, route, resume, twin_of } => {
+                let asked = Asked { channel, tuple, stream, segment, key, passed, pumps, resume, twin_of };
                 self.handle_open(port, &asked, route, now, resources);
             }
             Control::Opened { .. }

@@ -2,7 +2,7 @@
 //! chooses the paths to try, and exchanges the stream offsets that have arrived on both sides.
 
 use crate::answer::{Asked, path_of};
-use crate::dial::{DIAL_TIMEOUT, attempt};
+use crate::dial::{DIAL_TIMEOUT, Wanted, attempt};
 use crate::resources::{Purpose, Resources, Ring, Size};
 use crate::tuple::plain_tuple;
 use crate::{Output, Policy};
@@ -28,8 +28,10 @@ impl Policy {
         let payer = resources.payer(circuit)?;
         let state = self.ends.get(&circuit)?;
         let (mut tried, size) = (state.tried.clone(), Size::Moved { refused: state.refused });
+        let apart_from = self.port_of_other(circuit);
         let attempt = loop {
-            let (path, route) = self.path_to(host, &tried, now, resources).ok()?;
+            let wanted = Wanted { host, tried: &tried, apart_from };
+            let (path, route) = self.path_to(wanted, now, resources).ok()?;
             tried.push(path.port);
             if let Ok(attempt) = attempt((path, route), payer, (Purpose::Move, size), resources) {
                 break attempt;

@@ -58,6 +58,7 @@ impl Policy {
             pumps: prepared.pumps,
             route,
             resume: asked.resume,
+            twin_of: asked.twin_of,
         };
         self.send(behind.port, open);
         Ok(())

@@ -30,6 +30,8 @@ pub struct Circuit {
     pub pumps: u8,
     /// How often its stream has moved to another circuit.
     pub generation: u32,
+    /// The first circuit's end of the striped stream of which this is the second's.
+    pub twin_of: Option<CircuitId>,
     /// Whether the far side has closed.
     pub far_closed: bool,
     /// Why it is dead, if it is.
@@ -71,6 +73,7 @@ impl Circuit {
             hops: 1,
             pumps: 0,
             generation: 0,
+            twin_of: None,
             far_closed: false,
             dead: None,
             tx_bytes: 0,

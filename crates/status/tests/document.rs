@@ -100,6 +100,7 @@ fn circuit() -> Circuit {
         hops: 1,
         pumps: 1,
         generation: 1,
+        twin_of: Some(CircuitId(2)),
         far_closed: true,
         dead: Some(Death::Cable),
         tx_bytes: 1,

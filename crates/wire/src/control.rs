@@ -133,6 +133,9 @@ pub enum Control {
         route: Vec<HostId>,
         /// `Some` if the circuit is for a stream that moves, `None` for a new stream.
         resume: Option<Resumption>,
+        /// The secret of the stream of which this is the second circuit ([`crate::stripe`]); 0 if it is the first. The first one
+        /// must be there, and not accepted yet. A second circuit moves as a stream of its own.
+        twin_of: u64,
     },
     /// Answer to `Open`: the circuit exists.
     Opened {

@@ -4,6 +4,7 @@
 //! (the layout of a channel in memory), [`memory`] (properties of segments and circuits), [`control`] (messages between
 //! daemons), [`packet`] (IP packets on a cable), [`local`] (requests of programs to their daemon), [`access`] (one-sided
 //! access between programs), [`buffer`] (memory that a program exports), [`zcopy`] (memory that streams announce),
+//! [`stripe`] (streams over two circuits),
 //! [`diag`] (requests to the kernel about TCP sockets). `docs/protocol.md` describes all this in prose.
 //!
 //! All bytes that are decoded here come from a peer that may lie: every decoder returns an error for a value that is out
@@ -24,6 +25,7 @@ pub mod record;
 pub mod rule;
 pub mod scratchpad;
 pub mod segment;
+pub mod stripe;
 pub mod zcopy;
 
 pub use codec::DecodeError;
@@ -33,4 +35,4 @@ pub use id::{
 pub use memory::{Caching, ChannelInfo, EndedBy, MemoryKind, SegmentInfo, Way};
 
 /// Version of all layouts and messages in this crate. Each side refuses a peer of another version.
-pub const PROTOCOL_VERSION: u32 = 17;
+pub const PROTOCOL_VERSION: u32 = 18;

@@ -80,6 +80,16 @@ pub enum Request {
     /// Requests the segments of a stream whose socket the program has (after exec, or passed by another process). Descriptor:
     /// the socket. Answer: [`Reply::Circuit`] with one descriptor more, the memory of this end's state, or [`Reply::Plain`].
     Adopt,
+    /// Requests the end of the second circuit of a striped stream ([`crate::stripe`]). The connecting program asks for it before it
+    /// connects: its daemon requests the circuit over another cable than that of the first. The accepting program, and one that
+    /// adopts, asks for it if [`Reply::Circuit`] says that there is one. Descriptor: memory for the end's state. Answer:
+    /// [`Reply::Circuit`], with one descriptor more if the end has a state already, or [`Reply::Plain`]: there is no such circuit.
+    Twin {
+        /// The end of the first circuit.
+        circuit: CircuitId,
+        /// Its token, as proof.
+        token: u64,
+    },
     /// Registers ends that the process has by a `fork`, or from before this session: they live at least as long as the session,
     /// and other ends may wake its waiters for them. Each end comes with its token, as proof; wrong ones are ignored. No answer.
     Hold {
@@ -301,6 +311,8 @@ pub enum Action {
     Transfer(u8),
     /// `offload`: whether the daemon's engine copies for the program's end.
     Offload(bool),
+    /// `stripe`: whether a connection that the program makes uses two circuits at once, where there are two paths.
+    Stripe(bool),
 }
 
 /// The side of a connection to which a rule applies.
@@ -314,7 +326,7 @@ pub enum Role {
 }
 
 /// One rule in libsdp's form: `use <crosslane|tcp|both> <server|client> <program-glob> <addr/prefix>:<ports>`, or with
-/// `transfer <auto|bcopy|read-zcopy|write-zcopy>` or `offload <on|off>` in front.
+/// `transfer <auto|bcopy|read-zcopy|write-zcopy>`, `offload <on|off>` or `stripe <on|off>` in front.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     /// What the rule decides.
@@ -405,6 +417,8 @@ pub enum Reply {
         channel: Box<ChannelInfo>,
         /// Whether the stream has a retention ring: it fills the ring while its way `keeps`, and may have to send from it later.
         retained: bool,
+        /// Whether the stream is striped: [`Request::Twin`] must follow before any byte is sent or received.
+        twin: bool,
     },
     /// Answer to [`Request::Resume`]: the next generation. Descriptors as with [`Reply::Circuit`]; the retention ring is
     /// the same one in all generations.

@@ -35,6 +35,11 @@ pub fn offload(action: Action) -> Option<bool> {
     if let Action::Offload(on) = action { Some(on) } else { None }
 }
 
+/// Whether an action has a connection use two circuits at once.
+pub fn stripe(action: Action) -> Option<bool> {
+    if let Action::Stripe(on) = action { Some(on) } else { None }
+}
+
 /// Whether a listener on all addresses may get connections that must be streams.
 pub fn may_serve(rules: &[Rule], program: &str, port: u16) -> bool {
     let streams = |rule: &&Rule| matches!(rule.action, Action::Use(Use::Crosslane | Use::Both));

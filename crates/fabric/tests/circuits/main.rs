@@ -68,7 +68,7 @@ impl Pair {
 
     fn answer(&mut self, port: u16, asking: ChannelId) -> CircuitId {
         let (server, channel) =
-            self.hosts[1].handle_open(tuple(port), SECRET, HostId(1), PATH, asking).unwrap();
+            self.hosts[1].handle_open(tuple(port), (SECRET, 0), HostId(1), PATH, asking).unwrap();
         self.hosts[1].answer(channel, SEGMENT, 1, 0);
         server
     }
@@ -355,7 +355,7 @@ fn open_late_by_another_way_does_not_replace_the_end_in_use() {
     let mut pair = Pair::new(PATIENCE);
     let (client, server) = pair.open(1000);
     assert!(pair.hosts[1].accept(server));
-    let late = pair.hosts[1].handle_open(tuple(1000), SECRET, HostId(1), PATH, ChannelId(77));
+    let late = pair.hosts[1].handle_open(tuple(1000), (SECRET, 0), HostId(1), PATH, ChannelId(77));
     assert_eq!(late, Err(Refusal::Protocol));
     assert!(pair.hosts[1].ends_of(&tuple(1000), Role::Server, Scope(0)).eq([server]));
     pair.cut();
@@ -365,13 +365,13 @@ fn open_late_by_another_way_does_not_replace_the_end_in_use() {
 #[test]
 fn pending_ends_are_bounded_for_each_host() {
     let mut host = Circuits::new(Limits { pending: 2, patience: PATIENCE });
-    let mut open = |port, from| host.handle_open(tuple(port), 0, HostId(from), PATH, ChannelId(9));
+    let mut open = |port, from| host.handle_open(tuple(port), (0, 0), HostId(from), PATH, ChannelId(9));
     let (first, _) = open(0, 1).unwrap();
     assert!(open(1, 1).is_ok());
     assert_eq!(open(2, 1), Err(Refusal::NoMemory));
     assert!(open(2, 3).is_ok());
     assert!(host.accept(first));
-    assert!(host.handle_open(tuple(2), 0, HostId(1), PATH, ChannelId(9)).is_ok());
+    assert!(host.handle_open(tuple(2), (0, 0), HostId(1), PATH, ChannelId(9)).is_ok());
 }
 
 #[test]

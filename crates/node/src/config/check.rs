@@ -227,13 +227,13 @@ pub(super) fn check_metrics(text: &str) -> Result<SocketAddr, ConfigError> {
 pub(super) fn check_rules(
     lines: &[String],
     addresses: &Addresses,
-    offload: bool,
+    (offload, stripe): (bool, bool),
 ) -> Result<Vec<Rule>, ConfigError> {
     let mut rules = Vec::new();
     for line in lines {
         rules.extend(rule::parse(line).map_err(|text| value("rules", text))?);
     }
-    rules.extend(rule::defaults(addresses, offload));
+    rules.extend(rule::defaults(addresses, offload, stripe));
     if rules.len() > RULES_MAX {
         return Err(value(
             "rules",

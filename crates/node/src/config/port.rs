@@ -22,6 +22,8 @@ pub(super) struct RawKind {
     link: Option<String>,
     seed: Option<i64>,
     combine: Option<bool>,
+    #[serde(default)]
+    pub(super) stripe: bool,
 }
 
 #[derive(Deserialize)]
@@ -64,7 +66,7 @@ fn default_mode() -> String {
 
 impl Default for RawKind {
     fn default() -> Self {
-        Self { kind: default_kind(), delay_us: None, link: None, seed: None, combine: None }
+        Self { kind: default_kind(), delay_us: None, link: None, seed: None, combine: None, stripe: false }
     }
 }
 
@@ -80,6 +82,7 @@ impl RawPort {
             link: self.link.clone(),
             seed: self.seed,
             combine: self.combine,
+            stripe: false,
         };
         let kind = raw.check(&format!("port {}", self.name))?;
         let listens = match self.side.as_str() {

@@ -51,6 +51,8 @@ pub(super) struct RawConfig {
     #[serde(default)]
     all_ways: bool,
     #[serde(default)]
+    stripe: bool,
+    #[serde(default)]
     pump: bool,
     #[serde(default)]
     offload: bool,
@@ -150,8 +152,9 @@ impl RawConfig {
             operators: self.operators.as_deref().map(check_group).transpose()?,
             metrics: self.metrics.as_deref().map(check_metrics).transpose()?,
             quota: self.quota.check()?,
-            rules: check_rules(&self.rules, &addresses, self.offload)?,
+            rules: check_rules(&self.rules, &addresses, (self.offload, self.stripe))?,
             inside: self.inside.check_inside()?,
+            inside_stripes: self.inside.stripe,
             addresses,
             ports,
         })

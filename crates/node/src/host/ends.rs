@@ -6,8 +6,12 @@ use crosslane_fabric::circuit::{End, State};
 use crosslane_wire::{ChannelId, CircuitId, Epoch, PortId};
 
 impl Host {
-    /// An end is closed here, by its program or because there is none any more.
+    /// An end is closed here, by its program or because there is none any more; with it the end of the second circuit, if the stream is
+    /// striped.
     pub fn close_end(&mut self, circuit: CircuitId, abort: bool) {
+        if let Some(twin) = self.policy.circuits.twin(circuit) {
+            self.close_end(twin, abort);
+        }
         let abort = abort || self.is_unproven(circuit);
         self.settle_accounts(circuit, abort);
         let whole = self.leave_segments(circuit);
@@ -33,10 +37,10 @@ impl Host {
         closed.closed_tx_bytes = closed.closed_tx_bytes.wrapping_add(moved.tx_bytes);
         closed.closed_rx_bytes = closed.closed_rx_bytes.wrapping_add(moved.rx_bytes);
         closed.closed_wakes = closed.closed_wakes.wrapping_add(moved.wakes);
-        if abort {
-            self.counters.streams_aborted += 1;
-        } else {
-            self.counters.streams_closed += 1;
+        match (self.is_twin(circuit), abort) {
+            (true, _) => {}
+            (false, true) => self.counters.streams_aborted += 1,
+            (false, false) => self.counters.streams_closed += 1,
         }
         self.provider().settle_port(circuit);
     }

@@ -132,6 +132,8 @@ impl Host {
 
     /// Whether a connecting end that is closed now was never shown to be its connection: nobody may read what came by it.
     pub(crate) fn is_unproven(&self, circuit: CircuitId) -> bool {
+        // The second circuit of a striped stream is whose the first one is.
+        let circuit = self.policy.circuits.get(circuit).and_then(|end| end.twin_of).unwrap_or(circuit);
         let Some(end) = self.policy.circuits.get(circuit).filter(|end| end.role == Role::Client) else {
             return false;
         };

@@ -242,6 +242,7 @@ pub(crate) fn circuit_row(
         hops: end.hops,
         pumps: end.pumps,
         generation: end.generation,
+        twin_of: end.twin_of,
         far_closed: end.far_closed,
         dead: end.death,
         program: resources.program.clone(),

@@ -162,6 +162,8 @@ pub struct CircuitRow {
     pub pumps: u8,
     /// How many circuits the stream has had.
     pub generation: u32,
+    /// The first circuit's end of the striped stream of which this is the second's.
+    pub twin_of: Option<CircuitId>,
     /// Whether the far side has closed it.
     pub far_closed: bool,
     /// Why it died, if it did.
@@ -219,8 +221,8 @@ impl Snapshot {
             rx_bytes: closed.closed_rx_bytes,
             wakes: closed.closed_wakes,
         };
-        for CircuitRow { moved, .. } in self.open_ends() {
-            totals.open += 1;
+        for CircuitRow { moved, twin_of, .. } in self.open_ends() {
+            totals.open += u64::from(twin_of.is_none());
             totals.tx_bytes = totals.tx_bytes.wrapping_add(moved.tx_bytes);
             totals.rx_bytes = totals.rx_bytes.wrapping_add(moved.rx_bytes);
             totals.wakes = totals.wakes.wrapping_add(moved.wakes);

@@ -68,6 +68,7 @@ enum Message {
         route: Vec<u8>,
         resume: Option<u32>,
         pumps: u8,
+        twin_of: u8,
     },
     Opened {
         channel: Channel,
@@ -285,6 +286,7 @@ impl Act<'_> {
             route: Vec::new(),
             resume: None,
             pumps: 0,
+            twin_of: 0,
         });
         self.liar.say(&open);
         self.hear();
@@ -386,19 +388,29 @@ impl Act<'_> {
                     })
                     .collect(),
             ),
-            Message::Open { channel, client, server, segment, stream, passed, route, resume, pumps } => {
-                Control::Open {
-                    channel: self.channel(*channel),
-                    tuple: Tuple { client: self.address(*client), server: self.address(*server) },
-                    stream: (*stream).into(),
-                    segment: self.segment(*segment),
-                    key: 1,
-                    passed: *passed,
-                    pumps: *pumps,
-                    route: hosts(route),
-                    resume: resume.map(|generation| Resumption { generation }),
-                }
-            }
+            Message::Open {
+                channel,
+                client,
+                server,
+                segment,
+                stream,
+                passed,
+                route,
+                resume,
+                pumps,
+                twin_of,
+            } => Control::Open {
+                channel: self.channel(*channel),
+                tuple: Tuple { client: self.address(*client), server: self.address(*server) },
+                stream: (*stream).into(),
+                segment: self.segment(*segment),
+                key: 1,
+                passed: *passed,
+                pumps: *pumps,
+                route: hosts(route),
+                resume: resume.map(|generation| Resumption { generation }),
+                twin_of: (*twin_of).into(),
+            },
             Message::Opened { channel, peer, segment, arrived, pumps } => Control::Opened {
                 channel: self.channel(*channel),
                 peer: self.channel(*peer),

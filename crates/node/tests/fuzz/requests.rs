@@ -56,6 +56,7 @@ enum Ask {
     Connect(Address),
     Accept,
     Adopt,
+    Twin(End),
     Hold(Vec<End>),
     Resume(End, u32),
     Close(End, bool),
@@ -296,6 +297,10 @@ impl<'a> Gang<'a> {
             Ask::Connect(remote) => Request::Connect { remote: remote.resolve() },
             Ask::Accept => Request::Accept,
             Ask::Adopt => Request::Adopt,
+            Ask::Twin(end) => {
+                let (circuit, token) = self.end(*end);
+                Request::Twin { circuit, token }
+            }
             Ask::Hold(ends) => {
                 Request::Hold { ends: ends.iter().take(300).map(|end| self.end(*end)).collect() }
             }

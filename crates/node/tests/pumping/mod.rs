@@ -218,6 +218,7 @@ impl Channel {
                 posted_in_ns: 0,
             },
             state: SharedState::create().unwrap().0,
+            twin: false,
         }
     }
 }

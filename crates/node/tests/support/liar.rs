@@ -83,6 +83,7 @@ impl Liar {
             pumps: 0,
             route: route.iter().map(|host| HostId(*host)).collect(),
             resume: None,
+            twin_of: 0,
         });
         self.hear()
     }

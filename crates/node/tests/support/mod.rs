@@ -455,23 +455,7 @@ impl Client {
     /// The answer to a request for a circuit that was made before.
     pub fn granted(&mut self) -> Result<Circuit, Reply> {
         let (reply, fds) = self.answer();
-        let Reply::Circuit { circuit, token, tuple, client, channel, rx_key, tx_key, status, .. } = reply
-        else {
-            return Err(reply);
-        };
-        let given = |fd: &OwnedFd, info| Segment { fd: fd.try_clone().unwrap(), info };
-        Ok(Circuit {
-            id: circuit,
-            token,
-            tuple,
-            client,
-            status,
-            state: None,
-            keys: (rx_key, tx_key),
-            inbound: Inbound::map(&given(&fds[0], channel.inbound)).unwrap(),
-            outbound: Outbound::map(&given(&fds[1], channel.outbound)).unwrap(),
-            fds,
-        })
+        if matches!(reply, Reply::Circuit { .. }) { Ok(circuit_of(&reply, fds)) } else { Err(reply) }
     }
 
     pub fn connect_to(&mut self, local: &str, remote: SocketAddr) -> (OwnedFd, Result<Circuit, Reply>) {
@@ -489,7 +473,7 @@ impl Client {
         self.status_word(circuit.status)
     }
 
-    /// Connections that the daemon says wait to be accepted by a listener of this session.
+    /// Connections that wait to be accepted by a listener of this session.
     pub fn announced(&self) -> u32 {
         self.status_word(STATUS_ANNOUNCED)
     }
@@ -498,6 +482,26 @@ impl Client {
         let mut word = [0; 4];
         self.status_page.as_ref().unwrap().read_exact_at(&mut word, u64::from(index) * 4).unwrap();
         u32::from_ne_bytes(word)
+    }
+}
+
+/// The circuit that a reply grants.
+pub fn circuit_of(reply: &Reply, fds: Vec<OwnedFd>) -> Circuit {
+    let Reply::Circuit { circuit, token, tuple, client, channel, rx_key, tx_key, status, .. } = reply else {
+        panic!("no circuit but {reply:?}")
+    };
+    let given = |fd: &OwnedFd, info| Segment { fd: fd.try_clone().unwrap(), info };
+    Circuit {
+        id: *circuit,
+        token: *token,
+        tuple: *tuple,
+        client: *client,
+        status: *status,
+        state: None,
+        keys: (*rx_key, *tx_key),
+        inbound: Inbound::map(&given(&fds[0], channel.inbound)).unwrap(),
+        outbound: Outbound::map(&given(&fds[1], channel.outbound)).unwrap(),
+        fds,
     }
 }
 

@@ -133,6 +133,7 @@ impl World {
             pumps: [0, 1, 255][self.random.below(3)],
             route,
             resume,
+            twin_of: [0, 0, 1, self.random.next()][self.random.below(4)],
         }
     }
 
