@@ -2,7 +2,7 @@
 //! the memory of the other.
 //!
 //! ```text
-//!   Buffer::new ----> send from it: End locates it, exports it (once), and announces it to the far end;
+//!   Buffer::new ----> send from it: CircuitEnd locates it, exports it (once), and announces it to the far end;
 //!                     the far end maps it for loads, and copies out of it
 //!   OpenBuffer::new -> announced to receive into: the far end maps it for stores, and copies into it
 //! ```

@@ -1,4 +1,5 @@
-//! One end (endpoint) of a stream: it stores sent bytes into the neighbour's memory and copies received bytes out of its own.
+//! One end (endpoint) of a stream: it stores sent bytes into the neighbour's memory and copies received bytes out of its own. A
+//! [`CircuitEnd`] does this by one circuit, and is all that most streams need; an [`End`] has one, or two of them ([`striped`]).
 //! While the stream's circuit lives, no call here waits or makes a system call, except mapping the segments at the start.
 //!
 //! ```text
@@ -23,6 +24,7 @@ pub mod ready;
 mod receive;
 mod resend;
 mod send;
+pub mod striped;
 mod walk;
 pub mod zcopy;
 
@@ -30,8 +32,8 @@ use crate::Grant;
 use crate::offload::Offload;
 use crate::segments::Next;
 use crate::shared::{Shared, SharedState};
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32};
 use crosslane_shm::account::{self, Function};
 use crosslane_shm::buffer::Located;
 use crosslane_shm::guarded::{self, Fault};
@@ -53,6 +55,7 @@ use offload::OffloadState;
 use order::Orders;
 use std::net::SocketAddr;
 use std::time::Instant;
+pub use striped::End;
 use thiserror::Error;
 
 /// Lookups of far waiters that may fail before this end makes no more of them.
@@ -155,6 +158,11 @@ pub trait Daemon: Sync + core::fmt::Debug {
         true
     }
 
+    /// Wakes a waiter at the far side of `end`, by the program's own wakers if it has some for that; else through the daemon.
+    fn ring(&self, end: &CircuitEnd, waiter: WaiterId) {
+        end.wake_by_daemon(Some(waiter));
+    }
+
     /// Wakes the far side's waiter through the daemon; `false` if that failed.
     fn wake(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> bool {
         self.tell(&Request::Wake { circuit, token, waiter })
@@ -214,9 +222,9 @@ pub enum ResumeError {
     Never,
 }
 
-/// One process's reference to an end: the mapped segments, and the state shared with other processes.
+/// One process's reference to the end of a circuit: the mapped segments, and the state shared with other processes.
 #[derive(Debug)]
-pub struct End {
+pub struct CircuitEnd {
     shared: SharedState,
     generations: Generations,
     status: &'static AtomicU32,
@@ -228,9 +236,11 @@ pub struct End {
     exchange: Exchange,
     offload_state: OffloadState,
     orders: Orders,
+    /// Whether it is one of the two of a striped stream.
+    is_striped: AtomicBool,
 }
 
-impl End {
+impl CircuitEnd {
     /// Begins a new stream on a granted circuit and sends the handshake record. `status` is the circuit's word on the
     /// daemon's status page.
     pub fn begin(
@@ -283,6 +293,7 @@ impl End {
             exchange: Exchange::new(),
             offload_state: OffloadState::default(),
             orders: Orders::default(),
+            is_striped: AtomicBool::new(false),
         }
     }
 

@@ -131,6 +131,8 @@ pub struct Grant {
     pub segments: Segments,
     /// State that all holders of the end share.
     pub state: SharedState,
+    /// Whether the stream is striped: [`Session::twin`] gives the end of its second circuit.
+    pub twin: bool,
 }
 
 /// An open session. It takes one request at a time; the caller serialises them.
@@ -280,7 +282,7 @@ impl Session {
         patience: Duration,
     ) -> Answer<Result<Grant, Plain>> {
         // An adopted end has its state already, which comes with the answer.
-        let (mut state, memory) = match request {
+        let (state, memory) = match request {
             Request::Adopt => (None, None),
             _ => SharedState::create().map(|(state, memory)| (Some(state), Some(memory)))?,
         };
@@ -290,7 +292,29 @@ impl Session {
         if patience < ANSWER_TIMEOUT {
             self.answer_within(patience)?;
         }
-        let (reply, fds) = accepted(self.receive(RecvFlags::empty())?)?;
+        let answer = accepted(self.receive(RecvFlags::empty())?)?;
+        self.granted(answer, state)
+    }
+
+    /// Requests the end of the second circuit of a striped stream, whose first one has this id and token. Waits for `patience` at most,
+    /// not longer than [`ANSWER_TIMEOUT`].
+    pub fn twin(&self, circuit: CircuitId, token: u64, patience: Duration) -> Answer<Result<Grant, Plain>> {
+        let (state, memory) = SharedState::create()?;
+        self.send(&Request::Twin { circuit, token }, &[memory.as_fd()], SendFlags::empty())?;
+        drop(memory);
+        if patience < ANSWER_TIMEOUT {
+            self.answer_within(patience)?;
+        }
+        let answer = accepted(self.receive(RecvFlags::empty())?)?;
+        self.granted(answer, Some(state))
+    }
+
+    /// Maps what the daemon grants. `state`: of an end that no process had before; if it has one, that comes with the answer.
+    fn granted(
+        &self,
+        (reply, fds): (Reply, Vec<OwnedFd>),
+        mut state: Option<SharedState>,
+    ) -> Answer<Result<Grant, Plain>> {
         match reply {
             Reply::Plain { why } => Ok(Err(why)),
             Reply::Circuit {
@@ -304,6 +328,7 @@ impl Session {
                 generation,
                 channel,
                 retained,
+                twin,
             } => {
                 let numbers = Numbers { generation, rx_key, tx_key, channel, retained };
                 let mut fds = fds.into_iter();
@@ -319,14 +344,11 @@ impl Session {
                         return Err(error);
                     }
                 };
-                if state.is_none() {
-                    let Some(memory) = fds.next() else {
-                        return Err(SessionError::NoRoom { circuit, token });
-                    };
+                if let Some(memory) = fds.next() {
                     state = Some(SharedState::open(memory)?);
                 }
-                let state = state.ok_or(SessionError::Unexpected("no state"))?;
-                Ok(Ok(Grant { circuit, token, tuple, client, status, segments, state }))
+                let state = state.ok_or(SessionError::NoRoom { circuit, token })?;
+                Ok(Ok(Grant { circuit, token, tuple, client, status, segments, state, twin }))
             }
             _ => Err(SessionError::Unexpected("a circuit was asked for")),
         }

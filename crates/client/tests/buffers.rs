@@ -72,7 +72,8 @@ fn pair(transit: bool) -> (End, End, &'static Both) {
         };
         let tuple = Tuple { client: address(1), server: address(2) };
         let (state, _) = SharedState::create().unwrap();
-        let grant = Grant { circuit: CircuitId(1), token: 2, tuple, client, status: 0, segments, state };
+        let grant =
+            Grant { circuit: CircuitId(1), token: 2, tuple, client, status: 0, segments, state, twin: false };
         let status: &'static AtomicU32 = Box::leak(Box::default());
         End::prepare(&grant);
         End::begin(grant, status, daemon).unwrap()

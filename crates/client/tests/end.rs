@@ -81,6 +81,7 @@ fn pair_of(ring_max: u64) -> Pair {
                 posted_in_ns: 0,
             },
             state: SharedState::create().unwrap().0,
+            twin: false,
         };
         End::prepare(&grant);
         End::begin(grant, status[usize::from(client)], &Alone).unwrap()

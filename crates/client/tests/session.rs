@@ -101,6 +101,7 @@ fn answer_that_was_not_waited_for_is_given_back() {
             way: Way::DIRECT,
         }),
         retained: false,
+        twin: false,
     };
     rustix::net::send(&daemon, &codec::encode(&granted).unwrap(), SendFlags::empty()).unwrap();
     session.late_answer(true).unwrap();

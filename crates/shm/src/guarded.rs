@@ -39,6 +39,17 @@ pub unsafe fn copy(target: *mut u8, source: *const u8, len: usize) -> Result<(),
     if unsafe { native::copy(target, source, len) } == 0 { Ok(()) } else { Err(Fault) }
 }
 
+/// Copies `source` to the start of `target`, the program's memory, which is at least as long.
+///
+/// # Errors
+/// [`Fault`] if a page was not mapped; some of the bytes may have been copied.
+pub fn fill(target: &mut [u8], source: &[u8]) -> Result<(), Fault> {
+    check(target.as_ptr())?;
+    let len = source.len().min(target.len());
+    // SAFETY: `source` is valid for as many bytes, and does not overlap what is borrowed mutably.
+    unsafe { copy(target.as_mut_ptr(), source.as_ptr(), len) }
+}
+
 /// Loads a `T` at `source` in the program's memory, aligned or not.
 ///
 /// # Errors

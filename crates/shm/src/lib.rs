@@ -30,6 +30,7 @@ pub mod ring;
 pub mod segment;
 pub mod shared_bytes;
 pub mod signals;
+pub mod slot;
 pub mod state;
 pub mod status_page;
 #[cfg(all(test, target_arch = "x86_64"))]

@@ -5,7 +5,7 @@
 //! that wakes the other is about to sleep, so its processor looks like a good place. So a thread whose waits have found the
 //! far side on its own processor for some milliseconds steps aside: for a moment it may run on all processors but this one.
 
-use super::End;
+use super::CircuitEnd;
 use core::cell::Cell;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_wire::record::CPU_MASK;
@@ -28,7 +28,7 @@ thread_local! {
 }
 
 /// Whether the far side's last record came from the processor that this thread runs on, and not from one of another machine.
-fn is_same_processor(end: &End) -> bool {
+fn is_same_processor(end: &CircuitEnd) -> bool {
     if !end.has_near_writer() {
         return false;
     }
@@ -39,7 +39,7 @@ fn is_same_processor(end: &End) -> bool {
 /// How long to spin for the far side of `end`, ns: `ns`, or 0 where a spin keeps the far side from running. `may_move`:
 /// whether this thread may move to another processor.
 #[inline]
-pub fn spin_ns(end: &End, ns: u32, may_move: bool) -> u32 {
+pub fn spin_ns(end: &CircuitEnd, ns: u32, may_move: bool) -> u32 {
     if ns == 0 {
         return 0;
     }
@@ -55,7 +55,7 @@ pub fn spin_ns(end: &End, ns: u32, may_move: bool) -> u32 {
 
 /// Whether both ends were on one processor at each wait, for longer than this end tolerates.
 #[cold]
-fn is_over(end: &End) -> bool {
+fn is_over(end: &CircuitEnd) -> bool {
     let (since, now) = (&end.shared().receiving.crowded_since, now_ms());
     let before = since.load(Relaxed);
     if before == 0 {

@@ -1,6 +1,6 @@
 //! The way in which the stream is to move its data, who chose it, and which ways it took.
 
-use super::End;
+use super::CircuitEnd;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::state::{Chooser, ModesSnapshot};
 use crosslane_stream::Transfer;
@@ -22,7 +22,22 @@ pub struct Statistics {
     pub sleeps: u64,
 }
 
-impl End {
+impl Statistics {
+    /// The sums of both.
+    #[must_use]
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            tx_bytes: self.tx_bytes.wrapping_add(other.tx_bytes),
+            rx_bytes: self.rx_bytes.wrapping_add(other.rx_bytes),
+            sent: self.sent.and(other.sent),
+            received: self.received.and(other.received),
+            wakes: self.wakes.wrapping_add(other.wakes),
+            sleeps: self.sleeps.wrapping_add(other.sleeps),
+        }
+    }
+}
+
+impl CircuitEnd {
     /// How the program's data is to be sent.
     #[inline]
     pub fn transfer(&self) -> Transfer {

@@ -1,6 +1,6 @@
 //! Buffers that both ends of a stream map: those that this end has exported, and those of the far end.
 
-use super::{BufferError, End};
+use super::{BufferError, CircuitEnd};
 use crate::buffers::far::{self, User};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
@@ -50,7 +50,7 @@ impl Exchange {
     }
 }
 
-impl End {
+impl CircuitEnd {
     /// Lets the far end map the buffer that was located, unless it may already: one request to the daemon for each buffer.
     ///
     /// # Errors

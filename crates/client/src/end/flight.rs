@@ -1,6 +1,6 @@
 //! Bulk that the daemon's engine moves while no thread waits: the lock of the direction is kept until the transfer has ended.
 
-use super::{End, Failure, Transferred, add};
+use super::{CircuitEnd, Failure, Transferred, add};
 use crate::offload::{Flight, Handed};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::lock::SharedLock;
@@ -27,7 +27,7 @@ impl Aloft {
     }
 }
 
-impl End {
+impl CircuitEnd {
     /// Hands over memory, by addresses and lengths in bytes, that no other code uses and that stays mapped until the
     /// transfer has ended. `None`: the engine does not take it now.
     ///

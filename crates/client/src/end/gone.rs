@@ -1,6 +1,6 @@
 //! Whether the far end is gone, or has ended its sending direction.
 
-use super::End;
+use super::CircuitEnd;
 use crate::shared::{FIN_SILENT, FIN_TOLD};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::time::Duration;
@@ -10,7 +10,7 @@ use crosslane_wire::record::Kind;
 use crosslane_wire::segment::{STATE, STATE_DEAF, STATE_GONE};
 use std::time::Instant;
 
-impl End {
+impl CircuitEnd {
     /// Whether no far program is left to read what this end sends: the far end was closed or shut down in both
     /// directions, or its connection ended without a control record (its last holder was killed or left by `_exit`).
     #[inline(always)]

@@ -4,7 +4,7 @@
 //! While the far program receives, only a small part of the retention ring is used, which stays in this processor's cache. If
 //! the far program takes nothing for a while, the part doubles, so that a program may send megabytes before the far one reads.
 
-use super::{End, Failure, Generation};
+use super::{CircuitEnd, Failure, Generation};
 use crate::segments::Retention;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::Load;
@@ -16,7 +16,7 @@ use crosslane_wire::segment::{ACKED, RETENTION, RETENTION_MIN};
 /// Less free retention than this counts as none, bytes, so that records do not become small.
 const WORTHWHILE: u64 = 16 * 1024;
 
-impl End {
+impl CircuitEnd {
     /// Bytes of the retention ring in use.
     pub(super) fn keeping_cap(&self) -> Result<u64, Violation> {
         let cap = self.shared.kept.cap.load(Relaxed);

@@ -4,7 +4,7 @@
 //! with that direction's lock held. A call that holds one of the two locks only tries to take the other one, so there is no deadlock.
 
 use super::generations::Member;
-use super::{End, Failure, Generation, ResumeError};
+use super::{CircuitEnd, Failure, Generation, ResumeError};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_shm::Store;
 use crosslane_shm::ring::{Head, Violation};
@@ -47,7 +47,7 @@ pub(super) enum LockHeld {
     Receiving,
 }
 
-impl End {
+impl CircuitEnd {
     /// Moves on to the newest generation, as far as possible now; usually there is nothing to do.
     #[inline]
     pub fn attend(&self, tid: u32) {

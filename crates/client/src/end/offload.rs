@@ -2,7 +2,7 @@
 //! afterwards finds the ring's state as if it had moved the bytes itself.
 
 use super::ping_pong::Side;
-use super::{End, Failure, Generation};
+use super::{CircuitEnd, Failure, Generation};
 use crate::offload::{self, Handed, Offload};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
@@ -44,7 +44,7 @@ pub(super) struct OffloadState {
     into: Side,
 }
 
-impl End {
+impl CircuitEnd {
     /// Whether a call for `bytes` may use the daemon's engine: only such a call needs an [`offload::Allowed`].
     #[inline]
     pub fn suits_engine(&self, bytes: usize) -> bool {
@@ -60,7 +60,8 @@ impl End {
         buffers: &[IoSlice<'_>],
         skip: usize,
     ) -> Result<usize, Failure> {
-        if self.offload() { self.try_hand_out(tid, tx, buffers, skip) } else { Ok(0) }
+        let hands = self.offload() && !self.is_striped.load(Relaxed);
+        if hands { self.try_hand_out(tid, tx, buffers, skip) } else { Ok(0) }
     }
 
     fn try_hand_out(
@@ -90,7 +91,8 @@ impl End {
         buffers: &[IoSliceMut<'_>],
         skip: usize,
     ) -> Result<usize, Failure> {
-        if self.offload() { self.try_hand_in(tid, buffers, skip) } else { Ok(0) }
+        let hands = self.offload() && !self.is_striped.load(Relaxed);
+        if hands { self.try_hand_in(tid, buffers, skip) } else { Ok(0) }
     }
 
     fn try_hand_in(&self, tid: u32, buffers: &[IoSliceMut<'_>], skip: usize) -> Result<usize, Failure> {

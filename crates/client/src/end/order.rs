@@ -10,7 +10,7 @@
 //! ```
 //! Other processes may move bytes between two pieces, as they may between two calls.
 
-use super::{End, Failure, note};
+use super::{CircuitEnd, Failure, note};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crosslane_shm::lock::{Lock, NotTaken, SharedGuard, SharedLock, forget_busy};
@@ -43,7 +43,7 @@ pub(super) struct Sending<'a> {
 }
 
 struct EndAsTold<'a> {
-    end: &'a End,
+    end: &'a CircuitEnd,
     tid: u32,
 }
 
@@ -83,7 +83,7 @@ fn queue_up<'a>(
     shared.lock(tid)
 }
 
-impl End {
+impl CircuitEnd {
     /// Takes the lock of sending. A caller that has waited too long gets an edge (`EPOLLOUT`) later.
     #[inline(always)]
     pub(super) fn lock_sending(&self, tid: u32) -> Result<Sending<'_>, NotTaken> {

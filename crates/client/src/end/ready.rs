@@ -1,6 +1,6 @@
 //! Readiness of an end, and requests to be woken: what `poll` and `epoll` ask of a stream.
 
-use super::End;
+use super::CircuitEnd;
 use super::moving::LockHeld;
 use super::walk::Walk;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -25,15 +25,29 @@ pub struct Ready {
     pub error: bool,
 }
 
-/// The place in the stream up to which arrivals were seen; see [`End::arrivals`].
+/// The place in the stream up to which arrivals were seen; see [`CircuitEnd::arrivals`].
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     cursor: Cursor,
     /// The newest generation at that time.
     circuit: u32,
+    /// The same of the second circuit of a striped stream.
+    behind: Option<(Cursor, u32)>,
 }
 
-impl End {
+impl Seen {
+    /// What was seen of the second circuit.
+    pub(super) fn behind(self) -> Option<Self> {
+        self.behind.map(|(cursor, circuit)| Self { cursor, circuit, behind: None })
+    }
+
+    /// Notes what was seen of the second circuit.
+    pub(super) fn put_behind(&mut self, seen: Option<Self>) {
+        self.behind = seen.map(|seen| (seen.cursor, seen.circuit));
+    }
+}
+
+impl CircuitEnd {
     /// What the end is ready for now. For a direction that travels by TCP this has no answer: ask the kernel.
     pub fn ready(&self, tid: u32) -> Ready {
         self.attend(tid);
@@ -124,7 +138,7 @@ impl End {
     /// circuit count as new on the next one: a receive in between may have been refused.
     pub fn arrivals(&self, seen: &mut Option<Seen>) -> bool {
         let (consumer, circuit) = (&self.shared().consumer, self.generations.newest().number());
-        let note = |cursor| Seen { cursor, circuit };
+        let note = |cursor| Seen { cursor, circuit, behind: None };
         let Some(front) = consumer.glance() else {
             *seen = None;
             return true;

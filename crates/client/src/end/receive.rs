@@ -1,7 +1,7 @@
 //! Receiving.
 
 use super::order::PIECE;
-use super::{End, Failure, Generation, Transferred, add};
+use super::{CircuitEnd, Failure, Generation, Transferred, add};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_shm::account::{self, Function};
 use crosslane_shm::guarded::Fault;
@@ -38,22 +38,22 @@ enum LastWord {
 }
 
 /// Where received bytes go.
-trait Target {
-    /// Copies one piece behind the first `done` bytes of the target, with the lock of receiving held; returns how many bytes.
-    fn take(&mut self, end: &End, tid: u32, done: usize) -> Result<usize, Failure>;
+pub(super) trait Target {
+    /// Copies at most `most` bytes behind the first `done` bytes of the target, with the lock of receiving held; returns how many.
+    fn take(&mut self, end: &CircuitEnd, tid: u32, done: usize, most: usize) -> Result<usize, Failure>;
 }
 
 impl Target for &mut [IoSliceMut<'_>] {
     #[inline(always)]
-    fn take(&mut self, end: &End, tid: u32, done: usize) -> Result<usize, Failure> {
-        end.take_all(tid, self, done)
+    fn take(&mut self, end: &CircuitEnd, tid: u32, done: usize, most: usize) -> Result<usize, Failure> {
+        end.take_all(tid, self, done, most)
     }
 }
 
 impl Target for Part<'_> {
-    fn take(&mut self, end: &End, tid: u32, done: usize) -> Result<usize, Failure> {
+    fn take(&mut self, end: &CircuitEnd, tid: u32, done: usize, most: usize) -> Result<usize, Failure> {
         let part = *self;
-        end.pass_on(tid, part.len() - done, |ring, from, passed, count| {
+        end.pass_on(tid, most.min(part.len() - done), |ring, from, passed, count| {
             let _span = account::receiving(Function::CopyOut);
             part.fill(done + passed, ring, from, count);
         })
@@ -61,13 +61,14 @@ impl Target for Part<'_> {
 }
 
 /// A callback that gets received bytes through a buffer and returns how many it has taken.
-struct Taker<'a, F>(&'a mut [u8], F);
+pub(super) struct Taker<'a, F>(pub(super) &'a mut [u8], pub(super) F);
 
 impl<F: FnMut(&[u8]) -> usize> Target for Taker<'_, F> {
-    fn take(&mut self, end: &End, tid: u32, _: usize) -> Result<usize, Failure> {
+    fn take(&mut self, end: &CircuitEnd, tid: u32, _: usize, most: usize) -> Result<usize, Failure> {
         let Self(buffer, takes) = self;
+        let most = most.min(buffer.len());
         let front = end.begin_peek(tid)?;
-        let there = end.peek_all(front, &mut [IoSliceMut::new(buffer)])?;
+        let there = end.peek_all(front, &mut [IoSliceMut::new(&mut buffer[..most])])?;
         if there == 0 {
             return Ok(0);
         }
@@ -78,7 +79,7 @@ impl<F: FnMut(&[u8]) -> usize> Target for Taker<'_, F> {
     }
 }
 
-impl End {
+impl CircuitEnd {
     /// Copies the bytes that have arrived into `buffers`. [`Failure::Ended`] is end of file.
     pub fn try_receive(&self, tid: u32, buffers: &mut [IoSliceMut<'_>]) -> Result<Transferred, Failure> {
         let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
@@ -107,7 +108,7 @@ impl End {
     fn receive_by(&self, tid: u32, wanted: usize, mut target: impl Target) -> Result<Transferred, Failure> {
         let (mut bytes, mut gave, order) = {
             let _guard = self.lock_receiving(tid)?;
-            let (bytes, gave) = self.receive_piece(|| target.take(self, tid, 0))?;
+            let (bytes, gave) = self.receive_piece(|| target.take(self, tid, 0, PIECE))?;
             let goes_on = bytes >= PIECE && bytes < wanted;
             // Another thread waits for the order: this call ends after one piece.
             (bytes, gave, if goes_on { self.orders.receiving.try_lock(tid) } else { None })
@@ -130,7 +131,7 @@ impl End {
     ) -> Result<(), Failure> {
         while *bytes < wanted {
             let guard = self.shared.receiving.lock.lock(tid).map_err(Failure::from);
-            match guard.and_then(|_guard| self.receive_piece(|| target.take(self, tid, *bytes))) {
+            match guard.and_then(|_guard| self.receive_piece(|| target.take(self, tid, *bytes, PIECE))) {
                 Ok((more, given)) => {
                     (*bytes, *gave) = (*bytes + more, given.or(*gave));
                     if more < PIECE {
@@ -149,7 +150,7 @@ impl End {
 
     /// With the lock of receiving: one piece, and the generation in which credit was given for it, if it was.
     #[inline(always)]
-    fn receive_piece(
+    pub(super) fn receive_piece(
         &self,
         mut take: impl FnMut() -> Result<usize, Failure>,
     ) -> Result<(usize, Option<&Generation>), Failure> {
@@ -257,9 +258,15 @@ impl End {
         }
     }
 
-    /// Copies one piece, behind the first `skip` bytes of `buffers`.
+    /// Copies at most `most` bytes, behind the first `skip` bytes of `buffers`; the engine may copy more.
     #[inline(always)]
-    fn take_all(&self, tid: u32, buffers: &mut [IoSliceMut<'_>], mut skip: usize) -> Result<usize, Failure> {
+    fn take_all(
+        &self,
+        tid: u32,
+        buffers: &mut [IoSliceMut<'_>],
+        mut skip: usize,
+        most: usize,
+    ) -> Result<usize, Failure> {
         let mut done = self.hand_in(tid, buffers, skip)?;
         if done > 0 {
             return Ok(done);
@@ -271,18 +278,19 @@ impl End {
             let mut at = skip.min(buffer.len());
             skip -= at;
             while at < buffer.len() {
-                if done >= PIECE {
+                if done >= most {
                     return Ok(done);
                 }
+                let to = buffer.len().min(at + (most - done));
                 let taken = match self.front_bytes(tid)? {
                     None => return Ok(done),
-                    Some(Front::Elsewhere) => match self.fetch(tid, &mut buffer[at..]) {
+                    Some(Front::Elsewhere) => match self.fetch(tid, &mut buffer[at..to]) {
                         Err(Failure::Fault) if done > 0 => return Ok(done),
                         fetched => fetched?,
                     },
                     Some(Front::Ring(head)) => {
                         let ring = &self.generations.rx().segments.inbound;
-                        match consumer.take_guarded(ring, head, &mut buffer[at..])? {
+                        match consumer.take_guarded(ring, head, &mut buffer[at..to])? {
                             Ok(taken) => {
                                 begun = if taken == head.left { 0 } else { begun + taken };
                                 taken

@@ -1,7 +1,7 @@
 //! Retransmission: sent bytes that have not landed are kept, and sent again on the circuit on which the stream goes on.
 
 use super::moving::{CircuitState, LockHeld};
-use super::{End, Failure, Generation};
+use super::{CircuitEnd, Failure, Generation};
 use crate::segments::Retention;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_stream::Direction;
@@ -18,7 +18,7 @@ const FIRST_PAUSE: Duration = Duration::from_micros(50);
 /// Longest of these pauses, each of which is twice the one before.
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 
-impl End {
+impl CircuitEnd {
     /// Stream offset up to which bytes were sent, or wait to be sent again.
     pub(super) fn sent(&self) -> u64 {
         self.shared.producer.units().max(self.shared.kept.owed.load(Relaxed))

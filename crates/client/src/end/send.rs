@@ -2,7 +2,7 @@
 
 use super::moving::LockHeld;
 use super::order::PIECE;
-use super::{End, Failure, Generation, Transferred, add, note};
+use super::{CircuitEnd, Failure, Generation, Transferred, add, note};
 use crate::shared::UNHEARD;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use crosslane_shm::Load;
@@ -17,14 +17,14 @@ use crosslane_wire::segment::{ORDER, RING_MIN};
 use std::io::IoSlice;
 
 /// Bytes that the kernel's TCP copies at a time: of a buffer that ends in an unmapped page it sends a multiple of this, or nothing.
-const KERNEL_PIECE: usize = 32 * 1024;
+pub(super) const KERNEL_PIECE: usize = 32 * 1024;
 /// A send of this many bytes or more first looks whether the far side offers memory, bytes.
 const WORTH_A_LOOK: usize = 4096;
 /// Most bytes that one call counts as sent to a far end that is gone: as many as the kernel takes from a program before
 /// the far side's answer to the first of them arrives.
 const UNHEARD_MAX: usize = 512 * 1024;
 
-impl End {
+impl CircuitEnd {
     /// Applies the program's `SO_SNDBUF`: about `bytes` may be under way, so the ring does not grow beyond that, nor is
     /// it limited below its first size.
     pub fn limit_sending(&self, bytes: u64) {
@@ -73,7 +73,7 @@ impl End {
     /// With the lock of sending: sends at most [`PIECE`] of the next `wanted` bytes, as far as there is room. Memory that
     /// the far side offers and the daemon's engine may take more than [`PIECE`].
     #[inline(always)]
-    fn send_piece(
+    pub(super) fn send_piece(
         &self,
         tid: u32,
         buffers: &[IoSlice<'_>],
@@ -251,7 +251,7 @@ impl End {
 
     /// Send to a far end that is gone, as TCP does it: the first call succeeds and is answered by a reset, later ones
     /// fail. It counts at most [`UNHEARD_MAX`] bytes as sent. Memory that is not mapped is a fault here too.
-    fn send_to_nobody(&self, buffers: &[IoSlice<'_>], skip: usize, bytes: usize) -> Failure {
+    pub(super) fn send_to_nobody(&self, buffers: &[IoSlice<'_>], skip: usize, bytes: usize) -> Failure {
         if self.shared.status.unheard.load(Relaxed) == 0 && !are_there(buffers, skip, bytes.min(UNHEARD_MAX))
         {
             return Failure::Fault;
@@ -421,7 +421,7 @@ fn begins_there(buffers: &[IoSlice<'_>], mut skip: usize) -> bool {
 }
 
 /// Whether `len` bytes of `buffers` behind the first `skip` are mapped.
-fn are_there(buffers: &[IoSlice<'_>], mut skip: usize, mut len: usize) -> bool {
+pub(super) fn are_there(buffers: &[IoSlice<'_>], mut skip: usize, mut len: usize) -> bool {
     buffers.iter().all(|buffer| {
         let begin = skip.min(buffer.len());
         let part = len.min(buffer.len() - begin);

@@ -1,13 +1,13 @@
 //! A walk over unread records, in the ring from which this end receives and in later ones.
 
-use super::{End, Generation};
+use super::{CircuitEnd, Generation};
 use crosslane_shm::Inbound;
 use crosslane_shm::ring::{Cursor, Violation};
 use crosslane_wire::record::Header;
 
 /// A place that moves over unread records without consuming them.
 pub(super) struct Walk<'a> {
-    end: &'a End,
+    end: &'a CircuitEnd,
     at: &'a Generation,
     cursor: Cursor,
     /// Position in this ring at which the walk began: once round is enough.
@@ -16,7 +16,7 @@ pub(super) struct Walk<'a> {
     through: bool,
 }
 
-impl End {
+impl CircuitEnd {
     /// Begins a walk at `cursor`, which other processes may have written; `None` if it is in a ring that this process
     /// does not have, or outside that ring.
     pub(super) fn walk(&self, cursor: Cursor) -> Option<Walk<'_>> {

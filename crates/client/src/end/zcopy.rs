@@ -8,7 +8,7 @@ mod fetch;
 pub mod offer;
 mod write;
 
-use super::{End, Failure, Generation};
+use super::{CircuitEnd, Failure, Generation};
 use crate::segments::Segments;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::buffer::Landing;
@@ -33,7 +33,7 @@ const VERDICT_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, Debug)]
 struct Unreachable;
 
-impl End {
+impl CircuitEnd {
     /// Calls `copy` with the announced place, `at` in `buffer`, if the far end has exported that buffer for this circuit.
     fn reach(
         &self,

@@ -5,7 +5,7 @@ use crate::end::Daemon;
 use crate::offload::Offload;
 use crate::segments::Next;
 use crate::session::Answer;
-use crate::{BufferError, End, Failure, Grant, ResumeError, Session, SessionError};
+use crate::{BufferError, CircuitEnd, End, Failure, Grant, ResumeError, Session, SessionError};
 use core::cell::Cell;
 use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -118,6 +118,36 @@ impl Attached {
     }
 }
 
+impl Attached {
+    /// Requests the end of the second circuit of a striped stream, as [`Session::twin`]; `elsewhere` makes the request that it is given
+    /// where there is room for descriptors, if it can.
+    ///
+    /// # Errors
+    /// As for [`Self::ask`].
+    pub fn twin(
+        &self,
+        (circuit, token): (CircuitId, u64),
+        patience: Duration,
+        waits: bool,
+        elsewhere: impl FnOnce(&Session) -> Option<Answer<Result<Grant, Plain>>>,
+    ) -> Answer<Result<Granted, Plain>> {
+        self.ask(waits, |session| {
+            let answer = session.twin(circuit, token, patience);
+            let is_crowded = answer
+                .as_ref()
+                .is_err_and(|error| error.is_crowded() || matches!(error, SessionError::NoRoom { .. }));
+            let again = if is_crowded { elsewhere(session) } else { None };
+            let grant = match again.unwrap_or(answer)? {
+                Ok(grant) => grant,
+                Err(why) => return Ok(Err(why)),
+            };
+            let status = self.status_page.word(grant.status);
+            let status = status.ok_or(SessionError::Unexpected("status word"))?;
+            Ok(Ok((grant, status)))
+        })
+    }
+}
+
 /// A program's way to its daemon: what differs between programs is how the session is reached. All that their ends ask of
 /// it ([`Daemon`]) follows.
 pub trait Linked: Sync + core::fmt::Debug {
@@ -135,6 +165,11 @@ pub trait Linked: Sync + core::fmt::Debug {
     /// Whether this is a signal handler that interrupted a request of this very thread.
     fn is_reentered(&self) -> bool {
         false
+    }
+
+    /// As [`Daemon::ring`].
+    fn ring(&self, end: &CircuitEnd, waiter: WaiterId) {
+        end.wake_by_daemon(Some(waiter));
     }
 
     /// What this program shares with the daemon's engine.
@@ -167,7 +202,32 @@ pub fn begin<T>(
     begun
 }
 
+/// Has `end` be striped from now on, with the second circuit that was granted for it; before any byte was sent or received. `adopted`:
+/// other processes have, or had, the stream.
+///
+/// # Errors
+/// The second circuit's end cannot begin: the stream cannot be used.
+pub fn stripe(
+    end: &End,
+    (grant, status): Granted,
+    link: &'static impl Linked,
+    adopted: bool,
+) -> Result<(), Failure> {
+    let twin = if adopted {
+        CircuitEnd::resume(grant, status, link)
+    } else {
+        CircuitEnd::prepare(&grant);
+        CircuitEnd::begin(grant, status, link)?
+    };
+    end.stripe(twin);
+    Ok(())
+}
+
 impl<L: Linked> Daemon for L {
+    fn ring(&self, end: &CircuitEnd, waiter: WaiterId) {
+        Linked::ring(self, end, waiter);
+    }
+
     fn next(&self, circuit: CircuitId, token: u64, generation: u32) -> Result<Next, ResumeError> {
         if self.is_reentered() {
             return Err(ResumeError::Reentered);

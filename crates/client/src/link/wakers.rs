@@ -1,6 +1,6 @@
 //! Waking the far side's sleepers, and the wakers that are kept for it.
 
-use crate::End;
+use crate::CircuitEnd;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::wake::{FarWaker, Waker};
 use crosslane_wire::WaiterId;
@@ -69,7 +69,7 @@ pub trait Waking {
 
 /// Wakes the far side's `waiter`: by a waker that is known, else by one that the daemon gives, else through the daemon.
 #[cold]
-pub fn wake(waking: &impl Waking, end: &End, waiter: WaiterId) {
+pub fn wake(waking: &impl Waking, end: &CircuitEnd, waiter: WaiterId) {
     end.shared().counters.wakes.fetch_add(1, Relaxed);
     // Both ends inside one host count the same waiters, so it may be one of ours: then nobody needs to be asked.
     if end.peer().ip() == end.local().ip() && waking.wake_own(waiter) {

@@ -171,6 +171,7 @@ impl Host {
             status: 0,
             segments: self.generations.lock().unwrap()[generation].segments(self.posted_ns),
             state: SharedState::open(self.state()).unwrap(),
+            twin: false,
         }
     }
 

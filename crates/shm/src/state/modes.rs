@@ -47,6 +47,24 @@ pub struct ModesSnapshot {
     pub offloaded: u64,
 }
 
+impl ModesSnapshot {
+    /// The sums of both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let sum = u64::wrapping_add;
+        Self {
+            read_zcopy: sum(self.read_zcopy, other.read_zcopy),
+            write_zcopy: sum(self.write_zcopy, other.write_zcopy),
+            transaction: sum(self.transaction, other.transaction),
+            spared: sum(self.spared, other.spared),
+            records: sum(self.records, other.records),
+            control: sum(self.control, other.control),
+            cancelled: sum(self.cancelled, other.cancelled),
+            offloaded: sum(self.offloaded, other.offloaded),
+        }
+    }
+}
+
 /// Who chose how a stream moves its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]

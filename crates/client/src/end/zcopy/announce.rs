@@ -5,7 +5,7 @@
 
 use super::super::add;
 use super::super::moving::LockHeld;
-use super::{End, Failure};
+use super::{CircuitEnd, Failure};
 use core::cmp::Ordering;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::lock::NotTaken;
@@ -101,7 +101,7 @@ pub enum Stand {
     Over(usize),
 }
 
-impl End {
+impl CircuitEnd {
     /// Whether memory may be announced at all now.
     #[inline]
     pub fn may_announce(&self) -> bool {

@@ -1,7 +1,7 @@
 //! The sink of Read Zcopy: fetches the bytes that the far side has announced, directly into the program's buffer.
 
 use super::super::moving::{CircuitState, LockHeld};
-use super::{End, Failure};
+use super::{CircuitEnd, Failure};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::account::{self, Function};
 use crosslane_shm::{Load, Store};
@@ -17,7 +17,7 @@ const REFUSALS: u32 = 3;
 /// How long the daemons' count is waited for, after a piece was fetched while the stream moved.
 const MOVE_TIMEOUT: Duration = Duration::from_secs(30);
 
-impl End {
+impl CircuitEnd {
     /// With the lock of receiving, while bytes are announced: whether there is something to fetch.
     #[cold]
     pub(in super::super) fn process_announced(&self, tid: u32) -> Result<bool, Failure> {

@@ -1,7 +1,7 @@
 //! The sink of Write Zcopy and of Transactions: offers memory for the next bytes, and withdraws it.
 
 use super::super::add;
-use super::{End, Failure, Generation, Line};
+use super::{CircuitEnd, Failure, Generation, Line};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crosslane_shm::Load;
 use crosslane_shm::buffer::{Landing, Located};
@@ -16,7 +16,7 @@ use crosslane_wire::zcopy::{Descriptor, LONGEST, next_sequence, sequence_of, wor
 /// Longest request that an offer carries, bytes.
 pub const REQUEST_MAX: usize = ANNOUNCED;
 
-impl End {
+impl CircuitEnd {
     /// Offers `place`, in a buffer that is exported to the far side, for the next bytes that it sends, and sends
     /// `request` with the offer: at most [`REQUEST_MAX`] bytes. The far side reports in `line`, a line behind that
     /// buffer, how many it has written. Until the offer is over no code may use the place. `Ok(None)`: it cannot be

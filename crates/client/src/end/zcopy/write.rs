@@ -2,7 +2,7 @@
 
 use super::super::add;
 use super::super::send::total;
-use super::{End, Failure, Generation, Line};
+use super::{CircuitEnd, Failure, Generation, Line};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::{FarBuffer, Store};
 use crosslane_stream::zcopy::{Announced, Claim, Written};
@@ -11,7 +11,7 @@ use crosslane_wire::zcopy::word;
 use crosslane_wire::{Reach, WaiterId};
 use std::io::IoSlice;
 
-impl End {
+impl CircuitEnd {
     /// With the lock of sending: writes bytes of `buffers`, from their byte `skip` on, as far as the offered memory has
     /// room. `Ok(None)`: no memory is offered for these bytes.
     #[inline(always)]

@@ -1,0 +1,210 @@
+//! Sending by one circuit or two.
+
+use super::{CircuitEnd, End, Failure, Rings, Transferred};
+use crate::end::order::PIECE;
+use crate::end::send::{KERNEL_PIECE, are_there, total};
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_shm::lock::forget_busy;
+use crosslane_stream::{Direction, Side as Role};
+use crosslane_wire::WaiterId;
+use crosslane_wire::record::Kind;
+use crosslane_wire::stripe::{Side, place};
+use std::io::IoSlice;
+
+/// What was sent of a piece, and how much was to be.
+struct Sent {
+    side: Side,
+    moved: Transferred,
+    wanted: usize,
+}
+
+impl End {
+    /// As [`CircuitEnd::try_send`].
+    ///
+    /// # Errors
+    /// As for [`CircuitEnd::try_send`].
+    #[inline]
+    pub fn try_send(&self, tid: u32, buffers: &[IoSlice<'_>], skip: usize) -> Result<Transferred, Failure> {
+        match self.twin() {
+            None => self.first.try_send(tid, buffers, skip),
+            Some(twin) => self.send_stripes(twin, tid, buffers, skip),
+        }
+    }
+
+    #[inline(never)]
+    fn send_stripes(
+        &self,
+        twin: &CircuitEnd,
+        tid: u32,
+        buffers: &[IoSlice<'_>],
+        skip: usize,
+    ) -> Result<Transferred, Failure> {
+        let (wanted, mut rings) = (total(buffers) - skip, Rings::default());
+        let (mut bytes, mut wake) = (0, None);
+        if self.first.is_ending() || twin.is_ending() {
+            // Fails without waiting for the lock.
+            self.first.may_send(Kind::Data)?;
+            twin.may_send(Kind::Data)?;
+        }
+        let outcome = self.by_pieces(tid, wanted, |done, left| {
+            self.first.may_send(Kind::Data)?;
+            if done.is_multiple_of(KERNEL_PIECE) && !are_there(buffers, skip + done, left.min(KERNEL_PIECE)) {
+                // As the kernel, which sends such a piece as a whole or not at all.
+                return Err(Failure::Fault);
+            }
+            let sent = self.send_stripe(twin, tid, buffers, (skip + done, left))?;
+            match sent.side {
+                Side::First => wake = sent.moved.wake.or(wake),
+                Side::Second => rings.add(sent.moved.wake),
+            }
+            bytes += sent.moved.bytes;
+            Ok((sent.moved.bytes, sent.moved.bytes >= sent.wanted))
+        });
+        rings.ring(twin);
+        outcome.map_err(|failure| self.heed(failure))?;
+        if bytes < wanted {
+            if !self.can_grow() {
+                self.first.shared.sending.blocked.fetch_add(1, Relaxed);
+            }
+            if bytes == 0 {
+                return Err(Failure::WouldBlock);
+            }
+        }
+        Ok(Transferred { bytes, wake })
+    }
+
+    /// Does `send`, with the lock of sending held each time, until `wanted` bytes are sent or it says that no more can be; it gets how
+    /// many were sent and how many are left. Bytes that were sent count, whatever fails later.
+    fn by_pieces(
+        &self,
+        tid: u32,
+        wanted: usize,
+        mut send: impl FnMut(usize, usize) -> Result<(usize, bool), Failure>,
+    ) -> Result<(), Failure> {
+        let (first, is_long) = (&self.first, wanted > PIECE);
+        let order = if is_long { Some(first.orders.sending.lock_soon(tid)) } else { None };
+        let _order = order.transpose()?;
+        let mut done = 0;
+        loop {
+            let guard = if is_long { first.lock_sending_on(tid) } else { first.lock_sending(tid) };
+            match guard.map_err(Failure::from).and_then(|_guard| send(done, wanted - done)) {
+                Ok((sent, goes_on)) => {
+                    done += sent;
+                    if !goes_on || done >= wanted {
+                        return Ok(());
+                    }
+                }
+                Err(failure) if done == 0 || failure.is_violation() => return Err(failure),
+                Err(_) => {
+                    forget_busy();
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// With the first circuit's lock of sending: sends what is left of a piece.
+    fn send_stripe(
+        &self,
+        twin: &CircuitEnd,
+        tid: u32,
+        buffers: &[IoSlice<'_>],
+        (skip, left): (usize, usize),
+    ) -> Result<Sent, Failure> {
+        let sent = &self.first.shared.sending.striped;
+        let before = sent.load(Relaxed);
+        let (side, rest) = place(before);
+        let wanted = left.min(usize::try_from(rest).unwrap_or(left));
+        let moved = match side {
+            Side::First => self.first.send_piece(tid, buffers, skip, wanted)?,
+            Side::Second => {
+                self.first.may_send(Kind::Data)?;
+                if self.first.gone() {
+                    return Err(self.first.send_to_nobody(buffers, skip, left));
+                }
+                if awaits_hello(twin, tid) {
+                    return Err(Failure::WouldBlock);
+                }
+                let _guard = twin.lock_sending(tid)?;
+                twin.send_piece(tid, buffers, skip, wanted)?
+            }
+        };
+        sent.store(before.wrapping_add(moved.bytes as u64), Relaxed);
+        Ok(Sent { side, moved, wanted })
+    }
+
+    /// As [`CircuitEnd::has_room`], where the next byte is sent.
+    #[inline]
+    pub fn has_room(&self, tid: u32) -> bool {
+        let (end, _) = self.sending();
+        end.has_room(tid) && !(self.is_twin(end) && awaits_hello(end, tid))
+    }
+
+    /// As [`CircuitEnd::room`]: what is left of the piece at most.
+    pub fn room(&self, tid: u32) -> usize {
+        let (end, left) = self.sending();
+        end.room(tid).min(usize::try_from(left).unwrap_or(usize::MAX))
+    }
+
+    /// As [`CircuitEnd::has_credit`], where the next byte is sent.
+    pub fn has_credit(&self) -> bool {
+        self.sending().0.has_credit()
+    }
+
+    /// As [`CircuitEnd::can_grow`], where the next byte is sent.
+    pub fn can_grow(&self) -> bool {
+        self.sending().0.can_grow()
+    }
+
+    /// As [`CircuitEnd::request_grow`], where the next byte is sent.
+    pub fn request_grow(&self) {
+        self.sending().0.request_grow();
+    }
+
+    /// As [`CircuitEnd::keeps_too_little`], where the next byte is sent.
+    pub fn keeps_too_little(&self) -> bool {
+        self.sending().0.keeps_too_little()
+    }
+
+    /// As [`CircuitEnd::request_retention`], where the next byte is sent.
+    pub fn request_retention(&self) {
+        self.sending().0.request_retention();
+    }
+
+    /// As [`CircuitEnd::unconfirmed`], of both circuits.
+    pub fn unconfirmed(&self) -> u64 {
+        self.first.unconfirmed().saturating_add(self.twin().map_or(0, CircuitEnd::unconfirmed))
+    }
+
+    /// Asks the far side to wake `waiter` when there is room, by either circuit.
+    pub fn want_room(&self, waiter: WaiterId) -> bool {
+        let asked = self.first.want_room(waiter);
+        match self.twin() {
+            None => asked,
+            // Its handshake is data.
+            Some(twin) if twin.rx() == Direction::Handshake => {
+                asked & twin.want_room(waiter) & twin.want_data(waiter)
+            }
+            Some(twin) => asked & twin.want_room(waiter),
+        }
+    }
+
+    /// Withdraws the request of `waiter`, which is awake again.
+    pub fn unwant_room(&self, waiter: WaiterId) {
+        self.each(|end| end.unwant_room(waiter));
+    }
+
+    pub(super) fn is_twin(&self, end: &CircuitEnd) -> bool {
+        !core::ptr::eq(end, &raw const self.first)
+    }
+}
+
+/// Whether the far program has perhaps no second circuit: the connecting program's handshake shows that it has. What the accepting one
+/// sends there before would be lost if the stream went by one circuit only.
+fn awaits_hello(twin: &CircuitEnd, tid: u32) -> bool {
+    if twin.side() == Role::Client || twin.rx() != Direction::Handshake {
+        return false;
+    }
+    twin.refresh(tid);
+    twin.rx() == Direction::Handshake
+}
