@@ -3,18 +3,21 @@
 use crate::error::Error;
 use crate::wait::{Waiter, has_one_processor};
 use core::mem::ManuallyDrop;
-use crosslane_client::End;
 use crosslane_client::link::attached::{self, Attached, Linked};
+use crosslane_client::link::wakers::{self, Wakers};
 use crosslane_client::offload::Offload;
 use crosslane_client::session::{self, ANSWER_TIMEOUT, Session, SessionError};
-use crosslane_wire::HostId;
-use crosslane_wire::local::{Reply, Request};
+use crosslane_client::{CircuitEnd, End};
+use crosslane_shm::wake::Waker;
+use crosslane_wire::control::Refusal;
+use crosslane_wire::local::{Plain, Reply, Request};
+use crosslane_wire::{HostId, WaiterId};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A session. It is never freed: its streams refer to it until the process ends.
 #[derive(Debug)]
@@ -29,7 +32,12 @@ pub(crate) struct Attachment {
     idle: Mutex<Vec<Waiter>>,
     /// The memory shared with the engine, once a stream wanted it.
     offload: OnceLock<Option<&'static Offload>>,
+    /// Wakers of those who sleep on second circuits of striped streams.
+    wakers: Mutex<Wakers<Arc<Waker>>>,
 }
+
+/// Most wakers for second circuits that a session keeps.
+const WAKERS: usize = 64;
 
 impl Attachment {
     /// Opens a session with the daemon whose control socket is `path`.
@@ -44,7 +52,8 @@ impl Attachment {
         let spin_ns = if has_one_processor() { 0 } else { spin_ns };
         let attached = Attached::new(ManuallyDrop::new(session), status_page);
         let (link, idle, offload) = (Mutex::new(attached), Mutex::new(Vec::new()), OnceLock::new());
-        let attachment = Self { link, socket, host, addresses, subnets, spin_ns, idle, offload };
+        let wakers = Mutex::new(Wakers::new(WAKERS));
+        let attachment = Self { link, socket, host, addresses, subnets, spin_ns, idle, offload, wakers };
         Ok(Box::leak(Box::new(attachment)))
     }
 
@@ -81,8 +90,33 @@ impl Attachment {
     ) -> Result<End, Error> {
         let granted = self.link().circuit(request, socket, ANSWER_TIMEOUT, true, |_, _| None);
         let granted = self.told(granted)?.map_err(|why| Error::Plain { remote, why })?;
+        let is_striped = granted.0.twin;
         let begun = attached::begin(granted, self, self.spin_ns, Some);
-        begun.map_err(|failure| Error::Violated(failure.to_string()))?.ok_or(Error::Closed)
+        let end = begun.map_err(|failure| Error::Violated(failure.to_string()))?.ok_or(Error::Closed)?;
+        if is_striped && !self.stripe(&end, remote)? {
+            Linked::tell(self, &end.closing(true));
+            return Err(Error::Closed);
+        }
+        Ok(end)
+    }
+
+    /// Has the stream use a second circuit; whether there is one. If not, both ends know.
+    ///
+    /// # Errors
+    /// The far daemon may have made one all the same: the end was given back.
+    pub(crate) fn stripe(&'static self, end: &End, remote: SocketAddr) -> Result<bool, Error> {
+        let granted = self.link().twin((end.circuit(), end.token()), ANSWER_TIMEOUT, true, |_| None);
+        let striped = match self.told(granted) {
+            Ok(Ok(granted)) => attached::stripe(end, granted, self, false)
+                .map(|()| true)
+                .map_err(|failure| Error::Violated(failure.to_string())),
+            Ok(Err(why @ Plain::Refused(Refusal::Timeout))) => Err(Error::Plain { remote, why }),
+            Ok(Err(_)) => Ok(false),
+            Err(error) => Err(error),
+        };
+        striped.inspect_err(|_| {
+            Linked::tell(self, &end.closing(true));
+        })
     }
 
     /// Runs `work`, which sends one request to the daemon and reads its answer.
@@ -152,6 +186,10 @@ impl Linked for Attachment {
         let link = self.link();
         link.session().tell_given_back();
         link.session().tell(request).is_ok()
+    }
+
+    fn ring(&self, end: &CircuitEnd, waiter: WaiterId) {
+        wakers::wake(&self.wakers, end, waiter);
     }
 
     fn engine(&self) -> Option<&'static Offload> {

@@ -120,15 +120,34 @@ impl Fabric {
         self.connect_by(remote, &mut Patience::within(limit))
     }
 
+    /// As [`Self::connect`], for a stream whose bytes alternate between two circuits, if there are two paths to that host that are as
+    /// short (or two at all, where the daemon's configuration uses `all_ways`): then one stream has the bandwidth of two cables.
+    /// [`Stream::is_striped`] says whether there are. The accepting program need not know.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub fn connect_striped(&self, remote: SocketAddr) -> Result<Stream, Error> {
+        self.connect_with(remote, true, &mut Patience::within(Self::CONNECT_TIMEOUT))
+    }
+
     pub(crate) fn connect_by(&self, remote: SocketAddr, patience: &mut Patience) -> Result<Stream, Error> {
+        self.connect_with(remote, false, patience)
+    }
+
+    fn connect_with(
+        &self,
+        remote: SocketAddr,
+        striped: bool,
+        patience: &mut Patience,
+    ) -> Result<Stream, Error> {
         let (attachment, socket) = (self.attachment()?, new_socket(remote)?);
         // Bound before `connect`: the daemon announces the connection by its local address and port.
         rustix::net::bind(&socket, &SocketAddr::new(attachment.address_towards(remote.ip()), 0))?;
-        let stream = Stream::new(
-            attachment,
-            attachment.end(&Request::Connect { remote }, socket.as_fd(), remote)?,
-            socket,
-        );
+        let end = attachment.end(&Request::Connect { remote }, socket.as_fd(), remote)?;
+        if striped {
+            attachment.stripe(&end, remote)?;
+        }
+        let stream = Stream::new(attachment, end, socket);
         match stream.connect(remote, patience) {
             Ok(()) => Ok(stream),
             Err(error) => {

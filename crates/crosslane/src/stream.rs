@@ -123,6 +123,11 @@ impl Stream {
         &self.end
     }
 
+    /// Whether the stream's bytes alternate between two circuits.
+    pub fn is_striped(&self) -> bool {
+        self.end.twin().is_some()
+    }
+
     /// The far end's address.
     pub fn peer(&self) -> SocketAddr {
         self.end.peer()

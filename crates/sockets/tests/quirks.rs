@@ -7,11 +7,11 @@
 //! `Large allocations are buffers` runs as under `crosslane run --malloc 64K`. Each is a test by its name:
 //! `cargo test -p crosslane-sockets --test quirks -- NAME`. With `CROSSLANE_QUIRKS_DELAY_US=0-1000` what one end stores lands so much later
 //! at the other; programs that say `Not on posted stores` are left out then: they want to read at once what was sent, or zero copy, or the
-//! offload engine.
+//! offload engine. With `CROSSLANE_QUIRKS_STRIPE` each stream uses two circuits (`stripe`), and the same ones are left out.
 
 mod common;
 
-use common::{Built, DELAY, Daemon, build, compile};
+use common::{Built, DELAY, Daemon, STRIPE, build, compile};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -34,15 +34,16 @@ fn main() -> ExitCode {
     arguments.test_threads.get_or_insert(AT_A_TIME);
     let trials = programs().into_iter().map(|source| {
         let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let left_out = is_posted() && first_comment(&source).contains("Not on posted stores");
+        let left_out = goes_by_rings_only() && first_comment(&source).contains("Not on posted stores");
         Trial::test(name, move || try_program(&source, BUILT.get_or_init(build)).map_err(Failed::from))
             .with_ignored_flag(left_out)
     });
     libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }
 
-fn is_posted() -> bool {
-    std::env::var_os(DELAY).is_some()
+/// Whether neither memory of programs is mapped nor the engine copies: on posted stores, and where streams are striped.
+fn goes_by_rings_only() -> bool {
+    [DELAY, STRIPE].iter().any(|name| std::env::var_os(name).is_some())
 }
 
 /// The programs, in the order of their names.

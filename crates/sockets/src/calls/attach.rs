@@ -134,8 +134,14 @@ pub fn accepted(fd: c_int, unannounced: Plain) {
     let losses = watch::losses();
     match process::circuit(&Request::Accept, fd, ANSWER_TIMEOUT) {
         Ok(granted) => {
+            let is_striped = granted.0.twin;
             let Some(held) = begin(granted) else { return sockopt::reset(fd) };
             if held.was_attached() {
+                if is_striped && stripe(&held, ANSWER_TIMEOUT, false) != Ok(true) {
+                    // The other end's bytes alternate between two circuits.
+                    end_of_life::give_up(&held);
+                    return sockopt::reset(fd);
+                }
                 become_stream(fd, &held, losses);
             } else {
                 // The other end's daemon had given up waiting for ours: its program connected by plain TCP.
@@ -244,7 +250,11 @@ pub fn adopt(fd: c_int) {
     }
     let losses = watch::losses();
     let Ok((grant, status)) = process::circuit(&Request::Adopt, fd, ANSWER_TIMEOUT) else { return };
+    let is_striped = grant.twin;
     let end = End::resume(grant, status, &DAEMON);
+    if is_striped && stripe(&end, ANSWER_TIMEOUT, true) != Ok(true) {
+        end.give_up("a process that adopts the stream does not get its second circuit");
+    }
     end.shared().counters.refs.fetch_max(1, Relaxed);
     end.forget_waiters();
     if let Some(index) = table::place(end) {
@@ -265,7 +275,9 @@ fn granted(fd: c_int, remote: SocketAddr) -> Result<u32, Plain> {
     let nonblocking = sockopt::status_flags(fd) & libc::O_NONBLOCK != 0;
     let patience = if nonblocking { CONNECT_TIMEOUT } else { ANSWER_TIMEOUT };
     let begun = match process::circuit(&Request::Connect { remote }, fd, patience) {
-        Ok(granted) => begin(granted).ok_or(Plain::NoSlot),
+        Ok(granted) => {
+            begin(granted).ok_or(Plain::NoSlot).and_then(|held| with_stripes(held, remote, patience))
+        }
         Err(ConnectError::Plain(why)) => Err(why),
         Err(ConnectError::Silent) => Err(Plain::System),
     };
@@ -278,6 +290,33 @@ fn granted(fd: c_int, remote: SocketAddr) -> Result<u32, Plain> {
             claim.give_back();
             Err(why)
         }
+    }
+}
+
+/// Has a connection use two circuits if a rule says so and there are two paths.
+fn with_stripes(held: Held, remote: SocketAddr, patience: Duration) -> Result<Held, Plain> {
+    let is_wanted = process::welcome().is_some_and(|welcome| rules::stripes(&welcome.rules, remote));
+    match if is_wanted { stripe(&held, patience, false) } else { Ok(false) } {
+        Ok(_) => Ok(held),
+        Err(why) => {
+            end_of_life::give_up(&held);
+            Err(why)
+        }
+    }
+}
+
+/// Gets the second circuit of a stream that no byte has used yet. `Ok(false)`: there is none, and both ends know. An error: the far
+/// daemon may have made one.
+fn stripe(end: &End, patience: Duration, adopted: bool) -> Result<bool, Plain> {
+    match process::twin(end, patience) {
+        Ok(granted) => {
+            let striped = attached::stripe(end, granted, &DAEMON, adopted);
+            striped.map(|()| true).map_err(|_| Plain::System)
+        }
+        Err(ConnectError::Plain(Plain::Refused(Refusal::Timeout)) | ConnectError::Silent) => {
+            Err(Plain::System)
+        }
+        Err(ConnectError::Plain(_)) => Ok(false),
     }
 }
 

@@ -1,9 +1,10 @@
 //! How the ends of streams reach the daemon.
 
-use crate::daemon::{offload_session, process};
+use crate::daemon::{offload_session, process, waiters};
 use crosslane_client::link::Linked;
 use crosslane_client::offload::Offload;
-use crosslane_client::{Session, SessionError};
+use crosslane_client::{CircuitEnd, Session, SessionError};
+use crosslane_wire::WaiterId;
 use crosslane_wire::local::Request;
 
 /// The daemon, by this process's session.
@@ -28,6 +29,10 @@ impl Linked for BySession {
 
     fn is_reentered(&self) -> bool {
         process::is_reentered()
+    }
+
+    fn ring(&self, end: &CircuitEnd, waiter: WaiterId) {
+        waiters::ring(end, waiter);
     }
 
     fn engine(&self) -> Option<&'static Offload> {

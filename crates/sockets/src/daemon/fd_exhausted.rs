@@ -4,23 +4,24 @@
 //! them, a thread with a table of descriptors of its own, nearly empty, takes them: memory is all that it shares.
 
 use crate::kernel::{fd, signals};
-use crosslane_client::session::Session;
+use crosslane_client::session::{Answer, Session};
 use crosslane_client::{Grant, SessionError};
-use crosslane_wire::local::{Plain, Request};
+use crosslane_wire::local::Plain;
 use rustix::fd::{AsRawFd, BorrowedFd};
 
-/// Asks once more for the circuit that was granted for `socket`.
-pub fn ask(
+/// Asks for a circuit where there is room for descriptors; a socket of the program's is there, too.
+pub fn elsewhere(
     session: &Session,
-    request: &Request,
-    socket: BorrowedFd<'_>,
-) -> Result<Result<Grant, Plain>, SessionError> {
+    socket: Option<BorrowedFd<'_>>,
+    ask: impl FnOnce(&Session) -> Answer<Result<Grant, Plain>> + Send,
+) -> Answer<Result<Grant, Plain>> {
     let _before = signals::block_all();
     std::thread::scope(|scope| {
         let work = || {
-            fd::keep_only(&[session.socket().as_raw_fd(), socket.as_raw_fd()])
-                .map_err(|()| SessionError::Refused("no table of descriptors".to_owned()))?;
-            session.circuit(request, socket)
+            let own = session.socket().as_raw_fd();
+            let kept = [own, socket.map_or(own, |socket| socket.as_raw_fd())];
+            fd::keep_only(&kept).map_err(|()| SessionError::Refused("no table of descriptors".to_owned()))?;
+            ask(session)
         };
         let thread = std::thread::Builder::new().spawn_scoped(scope, work);
         let thread = thread.map_err(|_| SessionError::Refused("no thread".to_owned()))?;

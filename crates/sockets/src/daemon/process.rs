@@ -2,7 +2,7 @@
 
 mod circuit;
 
-pub use circuit::{ConnectError, circuit};
+pub use circuit::{ConnectError, circuit, twin};
 
 use crate::daemon::namespace;
 use crate::daemon::watch::{self, Watched};
@@ -369,7 +369,8 @@ fn connect(state: &mut State) {
 /// The streams that this process has by a `fork`: from now on they are ends of its own session as well, and its sleepers
 /// are woken when their circuits move.
 fn hold_streams(link: &Link) {
-    let ends: Vec<_> = table::streams().iter().map(|end| (end.circuit(), end.token())).collect();
+    let streams = table::streams();
+    let ends: Vec<_> = streams.iter().flat_map(|end| end.circuits()).collect();
     for ends in ends.chunks(HOLD_MAX) {
         let _ = link.attached.session().tell(&Request::Hold { ends: ends.to_vec() });
     }

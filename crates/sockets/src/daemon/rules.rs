@@ -19,6 +19,11 @@ pub fn for_client(rules: &[Rule], remote: SocketAddr) -> Use {
     rule::decide(rules, Role::Client, program::name(), remote)
 }
 
+/// Whether a connection to `remote` is to use two circuits at once.
+pub fn stripes(rules: &[Rule], remote: SocketAddr) -> bool {
+    rule::first(rules, Role::Client, program::name(), remote, rule::stripe).is_some_and(|(on, _)| on)
+}
+
 /// Whether any connection or listener of this program may be a stream.
 pub fn may_have_streams(rules: &[Rule]) -> bool {
     rule::may_have_streams(rules, program::name())

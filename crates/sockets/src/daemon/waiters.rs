@@ -5,8 +5,8 @@ use crate::descriptors::internal_fds;
 use crate::descriptors::table::Held;
 use crate::kernel::{fd, program, thread};
 use core::sync::atomic::{AtomicUsize, Ordering};
-use crosslane_client::Session;
 use crosslane_client::link::wakers::{self, Wakers, Waking};
+use crosslane_client::{CircuitEnd, Session};
 use crosslane_shm::lock::{Guard, Locked};
 use crosslane_shm::wake::{self, By, Waker};
 use crosslane_wire::WaiterId;
@@ -160,6 +160,11 @@ pub fn wake(end: &Held, waiter: Option<WaiterId>) {
     if let Some(waiter) = waiter {
         wakers::wake(&Ours, end, waiter);
     }
+}
+
+/// Rings a waiter at the far side of one circuit of a striped stream.
+pub fn ring(end: &CircuitEnd, waiter: WaiterId) {
+    wakers::wake(&Ours, end, waiter);
 }
 
 /// Wakes a sleeper, if it is one of this process.

@@ -86,10 +86,22 @@ pub fn compile(source: &Path, folder: &Path) -> Result<PathBuf, String> {
 /// How many microseconds later stores inside the host land, as `10` or `0-1000`.
 pub const DELAY: &str = "CROSSLANE_QUIRKS_DELAY_US";
 
+/// Whether each stream inside the host uses two circuits.
+pub const STRIPE: &str = "CROSSLANE_QUIRKS_STRIPE";
+
 fn inside() -> String {
-    let Ok(delay) = std::env::var(DELAY) else { return String::new() };
-    let (least, most) = delay.split_once('-').unwrap_or((&delay, &delay));
-    format!("[inside]\nkind = \"posted\"\ndelay_us = [{least}, {most}]\n")
+    let mut text = String::new();
+    if std::env::var_os(STRIPE).is_some() {
+        text += "stripe = true\n[inside]\nstripe = true\n";
+    }
+    if let Ok(delay) = std::env::var(DELAY) {
+        let (least, most) = delay.split_once('-').unwrap_or((&delay, &delay));
+        if text.is_empty() {
+            text += "[inside]\n";
+        }
+        text += &format!("kind = \"posted\"\ndelay_us = [{least}, {most}]\n");
+    }
+    text
 }
 
 impl Daemon {

@@ -6,6 +6,7 @@ use crate::kernel::{fd, thread};
 use core::sync::atomic::Ordering;
 use crosslane_client::link::attached::Granted;
 use crosslane_client::session::ANSWER_TIMEOUT;
+use crosslane_client::{End, Session};
 use crosslane_wire::local::{Plain, Request};
 use rustix::fd::RawFd;
 use std::time::{Duration, Instant};
@@ -50,7 +51,8 @@ fn try_circuit(request: &Request, socket: RawFd, patience: Duration) -> Result<G
     let granted = on_session(|link| {
         let waits = !link.hangs() && patience >= ANSWER_TIMEOUT;
         link.circuit(request, socket, patience, waits, |session, request| {
-            Some(fd_exhausted::ask(session, request, socket))
+            let ask = |session: &Session| session.circuit(request, socket);
+            Some(fd_exhausted::elsewhere(session, Some(socket), ask))
         })
     });
     match granted {
@@ -58,6 +60,18 @@ fn try_circuit(request: &Request, socket: RawFd, patience: Duration) -> Result<G
         None if is_absent() => Err(ConnectError::Plain(Plain::System)),
         None => Err(ConnectError::Silent),
     }
+}
+
+/// Asks for the second circuit of a striped stream, for `patience` at most.
+pub fn twin(end: &End, patience: Duration) -> Result<Granted, ConnectError> {
+    let granted = on_session(|link| {
+        let waits = !link.hangs() && patience >= ANSWER_TIMEOUT;
+        let ids @ (circuit, token) = (end.circuit(), end.token());
+        link.twin(ids, patience, waits, |session| {
+            Some(fd_exhausted::elsewhere(session, None, |session| session.twin(circuit, token, patience)))
+        })
+    });
+    granted.map_or(Err(ConnectError::Silent), |granted| granted.map_err(ConnectError::Plain))
 }
 
 /// Whether the daemon that knew of this process's listeners is gone, so that whatever it announced is over at the other
