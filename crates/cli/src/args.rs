@@ -441,6 +441,9 @@ pub(crate) struct UpArgs {
     /// Streams between two hosts go both ways round the ring, not the shortest way only
     #[arg(long, conflicts_with = "one_way")]
     pub(crate) all_ways: bool,
+    /// Each stream uses two cables at once, where there are two ways of one length (--beside 2) or with --all-ways
+    #[arg(long)]
+    pub(crate) stripe: bool,
     /// Hosts between copy what passes through them, as with hardware, in place of handing memory on
     #[arg(long)]
     pub(crate) pump: bool,

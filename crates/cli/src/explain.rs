@@ -66,7 +66,7 @@ struct Row {
     fd: i32,
     local: SocketAddr,
     remote: SocketAddr,
-    /// `stream`, `stream, broken off` or `tcp`.
+    /// `stream`, `striped stream`, `stream, broken off` or `tcp`.
     way: &'static str,
     /// Why it is no stream, or broken off.
     why: Option<String>,
@@ -88,13 +88,18 @@ struct Streamed {
 fn row(it: &Connection, answer: &Explanation, rules: &[Rule], program: Option<&str>) -> Row {
     let Connection { fd, local, remote } = *it;
     if let Some(circuit) = circuit_of(it, answer) {
-        let way = if circuit.dead.is_none() { "stream" } else { "stream, broken off" };
+        let twin = answer.circuits.iter().find(|other| other.twin_of == Some(circuit.id));
+        let way = match (circuit.dead, twin) {
+            (Some(_), _) => "stream, broken off",
+            (None, Some(_)) => "striped stream",
+            (None, None) => "stream",
+        };
         let stream = Streamed {
             id: circuit.id,
             peer: circuit.peer,
             role: circuit.role,
-            tx_bytes: circuit.tx_bytes,
-            rx_bytes: circuit.rx_bytes,
+            tx_bytes: circuit.tx_bytes + twin.map_or(0, |twin| twin.tx_bytes),
+            rx_bytes: circuit.rx_bytes + twin.map_or(0, |twin| twin.rx_bytes),
             modes: modes::of(circuit, rules),
         };
         let why = circuit.dead.map(|why| why.to_string());
@@ -110,7 +115,8 @@ fn row(it: &Connection, answer: &Explanation, rules: &[Rule], program: Option<&s
 
 fn circuit_of<'a>(it: &Connection, answer: &'a Explanation) -> Option<&'a Circuit> {
     let ends = [(it.local, it.remote), (it.remote, it.local)];
-    answer.circuits.iter().find(|circuit| ends.contains(&(circuit.client, circuit.server)))
+    let mut firsts = answer.circuits.iter().filter(|circuit| circuit.twin_of.is_none());
+    firsts.find(|circuit| ends.contains(&(circuit.client, circuit.server)))
 }
 
 /// The last reason that the program reported for the descriptor and the far address.
@@ -182,6 +188,16 @@ mod tests {
         let is = |way: &str, why: Option<&str>| (Some(way.to_owned()), why.map(str::to_owned));
         assert_eq!(way(connection(3, "10.86.0.1:5", "10.86.0.2:80")), is("stream", None));
         assert_eq!(way(connection(9, "10.86.0.2:80", "10.86.0.1:5")), is("stream", None));
+        let mut striped = answer();
+        let mut twin =
+            Circuit { id: CircuitId(9), twin_of: Some(CircuitId(0)), ..striped.circuits[0].clone() };
+        (twin.tx_bytes, striped.circuits[0].tx_bytes) = (30, 12);
+        striped.circuits.insert(0, twin);
+        let both = row(&connection(3, "10.86.0.1:5", "10.86.0.2:80"), &striped, &[], None);
+        assert_eq!(
+            (both.way, both.stream.map(|it| (it.id, it.tx_bytes))),
+            ("striped stream", Some((CircuitId(0), 42)))
+        );
         assert_eq!(way(connection(4, "10.86.0.1:6", "10.86.0.2:81")), is("tcp", Some("NoListener")));
         assert_eq!(way(connection(8, "10.86.0.1:7", "10.86.0.2:82")), is("tcp", Some("OutOfBand")));
         assert_eq!(

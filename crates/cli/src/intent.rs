@@ -215,6 +215,7 @@ fn up_of(args: UpArgs) -> Result<Options> {
         spin_us: args.spin_us,
         one_way: args.one_way,
         all_ways: args.all_ways,
+        stripe: args.stripe,
         pump: args.pump,
         resilience,
         rules: args.rules,

@@ -54,6 +54,9 @@ const DELAY: &str = "CROSSLANE_E2E_DELAY_US";
 /// Inbound memory of each port, as the daemon's `window`.
 const WINDOW: &str = "CROSSLANE_E2E_WINDOW";
 
+/// Set: each stream between two hosts uses two circuits, over a second cable or the other way round.
+const STRIPE: &str = "CROSSLANE_E2E_STRIPE";
+
 /// The same lab with cables as the environment chooses, so that one suite runs on each kind.
 fn cabled(mut options: Options) -> Result<Options> {
     if let Ok(delay) = std::env::var(DELAY)
@@ -69,6 +72,14 @@ fn cabled(mut options: Options) -> Result<Options> {
         && options.window == Options::named("").window
     {
         options.window = window;
+    }
+    if std::env::var_os(STRIPE).is_some() {
+        options.stripe = true;
+        if options.topology == Topology::Pair {
+            options.beside = options.beside.max(2);
+        } else {
+            options.all_ways = !options.one_way;
+        }
     }
     Ok(options)
 }

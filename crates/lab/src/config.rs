@@ -40,6 +40,8 @@ struct Daemon<'a> {
     #[serde(skip_serializing_if = "is_false")]
     all_ways: bool,
     #[serde(skip_serializing_if = "is_false")]
+    stripe: bool,
+    #[serde(skip_serializing_if = "is_false")]
     pump: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     resilience: Option<crate::Resilience>,
@@ -98,6 +100,7 @@ pub(crate) fn text(options: &Options, folder: &Path, id: u8, state: &State) -> R
         spin_us: options.spin_us,
         one_way: options.one_way,
         all_ways: options.all_ways,
+        stripe: options.stripe,
         pump: options.pump,
         resilience: options.resilience,
         resume_ms: options.machines.as_ref().map(|_| MACHINES_RESUME_MS),
@@ -157,12 +160,13 @@ mod tests {
 
         (options.one_way, options.pump, options.resilience) = (true, true, Some(crate::Resilience::Reset));
         assert!(!read(&options, &state).contains_key("all_ways"));
-        options.all_ways = true;
+        (options.all_ways, options.stripe) = (true, true);
         // Cable 3 reaches it from the other side: that host switches it off.
         state.cut = vec![1, 3];
         let changed = read(&options, &state);
         assert_eq!(changed["one_way"].as_bool(), Some(true));
         assert_eq!(changed["all_ways"].as_bool(), Some(true));
+        assert_eq!(changed["stripe"].as_bool(), Some(true));
         assert_eq!(changed["pump"].as_bool(), Some(true));
         assert_eq!(changed["resilience"].as_str(), Some("reset"));
         assert_eq!(changed["port"][0]["cut"].as_bool(), Some(true));

@@ -124,6 +124,8 @@ pub struct Options {
     pub one_way: bool,
     /// Whether streams are spread over all ways, as the daemon's `all_ways`.
     pub all_ways: bool,
+    /// Whether each stream uses two circuits at once, where there are two paths, as the daemon's `stripe`.
+    pub stripe: bool,
     /// Whether hosts between copy (pump) where they could hand segments on, as the daemon's `pump`.
     pub pump: bool,
     /// As the daemon's `resilience`; `None` for its default.
@@ -163,6 +165,7 @@ impl Options {
             spin_us: None,
             one_way: false,
             all_ways: false,
+            stripe: false,
             pump: false,
             resilience: None,
             rules: Vec::new(),

@@ -129,7 +129,8 @@ impl Experiment for DirectVsTcp {
     }
 
     fn conclude(&self, report: &mut Report) {
-        let may_have_bar = [STORES, SOCKETS, several::IN_A_ROW, several::BOTH_WAYS, several::SIDE_BY_SIDE];
+        let may_have_bar =
+            [STORES, SOCKETS, several::IN_A_ROW, several::BOTH_WAYS, several::SIDE_BY_SIDE, several::STRIPED];
         let fast = report.figures.iter().filter(|figure| {
             may_have_bar.contains(&figure.group.as_str()) && figure.bar.is_none() && figure.sample.is_some()
         });

@@ -1,4 +1,4 @@
-//! Streams over several timed cables: one after the other, both ways round a ring at once, and two side by side.
+//! Streams over several timed cables: one after the other, both ways round a ring at once, two side by side, and one stream over two.
 
 use super::{LATE, LIMIT, Plan, held, limit, traffic};
 use crate::compare::Outcome;
@@ -19,19 +19,23 @@ pub(super) enum Several {
     BothWays,
     /// Streams of two programs over two cables between the same hosts, beside two over one cable.
     SideBySide,
+    /// One stream that is striped over two cables between the same hosts, beside one over one cable.
+    Striped,
 }
 
 /// All of them.
-pub(super) const SEVERAL: [Several; 4] =
-    [Several::InARow(2), Several::InARow(3), Several::BothWays, Several::SideBySide];
+pub(super) const SEVERAL: [Several; 5] =
+    [Several::InARow(2), Several::InARow(3), Several::BothWays, Several::SideBySide, Several::Striped];
 
 /// Hosts of the longest row.
 const HOSTS: [&str; 4] = ["h1", "h2", "h3", "h4"];
 pub(super) const IN_A_ROW: &str = "sockets through cables in a row: iperf3, 128 KB";
 pub(super) const BOTH_WAYS: &str = "sockets, both ways round a ring: iperf3, two programs";
 pub(super) const SIDE_BY_SIDE: &str = "sockets, two cables side by side: iperf3, two programs";
+pub(super) const STRIPED: &str = "sockets, one stream over two cables: iperf3, 128 KB";
 const SHORTEST: &str = "two programs, shortest way";
 const ONE_CABLE: &str = "two programs, one cable";
+const NOT_STRIPED: &str = "one stream, one cable";
 /// Least part of the limit through several cables.
 const ROW_BAR: f64 = 0.85;
 /// Least gain by a second way.
@@ -47,6 +51,7 @@ impl Several {
             Self::InARow(count) => format!("programs through {count} cables {cable}"),
             Self::BothWays => format!("programs both ways round three cables {cable}"),
             Self::SideBySide => format!("programs over two cables {cable} side by side"),
+            Self::Striped => format!("one stream over two cables {cable}"),
         }
     }
 
@@ -59,6 +64,7 @@ impl Several {
             Self::InARow(count) => in_a_row(usize::from(count), cable, plan, progress),
             Self::BothWays => both_ways(cable, plan, progress),
             Self::SideBySide => side_by_side(cable, plan, progress),
+            Self::Striped => striped(cable, plan, progress),
         }
     }
 }
@@ -85,26 +91,36 @@ fn both_ways(cable: Cable, plan: &Plan, progress: &ProgressBar) -> Result<Vec<Fi
     let ring = |name, all_ways| {
         up(cable, hosts, Options { topology: Topology::Ring, all_ways, ..place::pair(name) })
     };
-    let rates = by_turns([ring("ways", true)?, ring("way", false)?], hosts, (plan, progress))?;
+    let labs = [ring("ways", true)?, ring("way", false)?];
+    let rates = by_turns(&IPERF3_TWO, labs, hosts, (plan, progress))?;
     Ok(vec![ways_figure(BOTH_WAYS, SHORTEST, &cable, &rates)])
 }
 
 fn side_by_side(cable: Cable, plan: &Plan, progress: &ProgressBar) -> Result<Vec<Figure>> {
     let hosts = &HOSTS[..2];
     let pair = |name, beside| up(cable, hosts, Options { beside, ..place::pair(name) });
-    let rates = by_turns([pair("two", 2)?, pair("one", 1)?], hosts, (plan, progress))?;
+    let rates = by_turns(&IPERF3_TWO, [pair("two", 2)?, pair("one", 1)?], hosts, (plan, progress))?;
     Ok(vec![ways_figure(SIDE_BY_SIDE, ONE_CABLE, &cable, &rates)])
 }
 
-/// Rates of two programs from h1 to h2 in two labs by turns, and which part of the bytes landed late where it was most.
+fn striped(cable: Cable, plan: &Plan, progress: &ProgressBar) -> Result<Vec<Figure>> {
+    let hosts = &HOSTS[..2];
+    let pair = |name, beside, stripe| up(cable, hosts, Options { beside, stripe, ..place::pair(name) });
+    let labs = [pair("striped", 2, true)?, pair("plain", 1, false)?];
+    let rates = by_turns(&IPERF3, labs, hosts, (plan, progress))?;
+    Ok(vec![ways_figure(STRIPED, NOT_STRIPED, &cable, &rates)])
+}
+
+/// Rates of programs from h1 to h2 in two labs by turns, and which part of the bytes landed late where it was most.
 fn by_turns(
+    program: &Program,
     labs: [Lab; 2],
     hosts: &[&str],
     (plan, progress): (&Plan, &ProgressBar),
 ) -> Result<(Vec<Outcome>, f64)> {
     let [[first, _], [second, _]] =
         [InLab::between(&labs[0], "h1", "h2")?, InLab::between(&labs[1], "h1", "h2")?];
-    let rates = traffic::runs(&IPERF3_TWO, &[first, second], (plan, progress));
+    let rates = traffic::runs(program, &[first, second], (plan, progress));
     let late = labs.iter().map(|lab| traffic::late(lab, hosts)).fold(0.0, f64::max);
     labs.into_iter().try_for_each(place::down)?;
     Ok((rates, late))

@@ -9,3 +9,4 @@ mod death;
 mod leak;
 mod ring;
 mod rubbish;
+mod striped;
