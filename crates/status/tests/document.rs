@@ -173,7 +173,7 @@ fn bare() -> Status {
     let mut status = whole();
     (status.hosts[0].hops, status.hosts[0].via) = (None, None);
     (status.ports[0].why, status.ports[0].peer) = (None, None);
-    status.circuits[0].dead = None;
+    (status.circuits[0].dead, status.circuits[0].twin_of) = (None, None);
     status.offload = Some(Offload::default());
     (status.quota.pools[0].port, status.quota.pools[0].capacity) = (None, None);
     let payer = &mut status.quota.payers[0];
