@@ -102,7 +102,7 @@ pub struct Sending {
     pub acked: AtomicU64,
     /// Stream offset that the far end had received when the present circuit began.
     pub base: AtomicU64,
-    /// Bytes that a striped stream has sent by both of its circuits; kept with the first one's state.
+    /// Bytes that a striped stream has sent by both of its circuits, for who only looks; in the first one's state.
     pub striped: AtomicU64,
 }
 
@@ -124,7 +124,7 @@ pub struct Receiving {
     pub order: AtomicU32,
     /// How often a receive found the lock held for too long: each new value is a new edge for `EPOLLIN`.
     pub missed: AtomicU32,
-    /// Bytes that a striped stream has received by both of its circuits; kept with the first one's state.
+    /// Bytes that a striped stream has received by both of its circuits, for who only looks; in the first one's state.
     pub striped: AtomicU64,
 }
 

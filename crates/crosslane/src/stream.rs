@@ -38,7 +38,6 @@ use crosslane_shm::state::Chooser;
 use crosslane_shm::wake::Waker;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
-use crosslane_wire::local::Request;
 use crosslane_wire::record::Kind;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
@@ -101,8 +100,7 @@ impl Stream {
 
     /// Closes the end: there is no connection, or it is not a stream.
     pub(crate) fn give_up(&self) {
-        let (circuit, token) = (self.end.circuit(), self.end.token());
-        self.attachment.tell(&Request::Close { circuit, token, abort: true });
+        self.attachment.tell(&self.end.closing(true));
     }
 
     /// Bytes moved so far, and by which way.
@@ -407,7 +405,6 @@ impl Drop for Stream {
             self.end.await_sent(tid());
         }
         self.end.leave();
-        let (circuit, token) = (self.end.circuit(), self.end.token());
-        self.attachment.tell(&Request::Close { circuit, token, abort: false });
+        self.attachment.tell(&self.end.closing(false));
     }
 }

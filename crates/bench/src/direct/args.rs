@@ -19,7 +19,7 @@ Cables of software behave like PCIe cables (docs/link-model.md), from one lane o
 With --quick sockperf, netperf and ping run over the narrowest of the cables only.
 Behind them, over the narrowest of the cables: one stream through two and three in a row (hosts between copy), and
 two programs between neighbours in a ring of three, by both ways round (all_ways) beside the shortest, and over two
-cables side by side beside one cable, by turns.
+cables side by side beside one cable, by turns; and one stream that is striped over two cables (stripe), beside one cable.
 Ratios are above 1 where Crosslane is better. Bars: direct has 0.95 of the limit, sockets 0.9, through several cables
 0.85, two ways 1.8 times one, where this machine keeps up with the cable: where more than 5 % of the
 bytes landed more than 250 us late, a figure that misses its bar has none, and a note says so. Times one way are those of this machine's sleeping threads, mostly.

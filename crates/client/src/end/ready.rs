@@ -31,20 +31,8 @@ pub struct Seen {
     cursor: Cursor,
     /// The newest generation at that time.
     circuit: u32,
-    /// The same of the second circuit of a striped stream.
-    behind: Option<(Cursor, u32)>,
-}
-
-impl Seen {
-    /// What was seen of the second circuit.
-    pub(super) fn behind(self) -> Option<Self> {
-        self.behind.map(|(cursor, circuit)| Self { cursor, circuit, behind: None })
-    }
-
-    /// Notes what was seen of the second circuit.
-    pub(super) fn put_behind(&mut self, seen: Option<Self>) {
-        self.behind = seen.map(|seen| (seen.cursor, seen.circuit));
-    }
+    /// What had arrived by the second circuit of a striped stream ([`CircuitEnd::arrived`]).
+    pub(super) behind: Option<(u32, u64)>,
 }
 
 impl CircuitEnd {
@@ -158,6 +146,18 @@ impl CircuitEnd {
         }
         *seen = Some(note(walk.cursor()));
         any
+    }
+
+    /// Number of the newest generation, and the stream offset that has arrived, while another thread does not consume: for the second
+    /// circuit of a striped stream, of which no place is kept.
+    pub(super) fn arrived(&self) -> Option<(u32, u64)> {
+        let consumer = &self.shared().consumer;
+        let mut walk = self.walk(consumer.glance()?)?.through();
+        while let Ok(Some(header)) = walk.look() {
+            walk.pass(header);
+        }
+        let (at, now) = (walk.cursor(), consumer.glance()?);
+        (place(&now) <= place(&at)).then(|| (self.generations.newest().number(), at.units()))
     }
 
     /// A number that changes when the far side must be asked again for a wake at the next data: when the ring changes,

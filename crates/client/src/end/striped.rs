@@ -6,7 +6,8 @@
 //! ```
 //! Each circuit moves, keeps and sends again by itself. What asks for data goes to the end that has the next byte to be received, what
 //! asks for room to the one by which the next byte is sent; sleepers ask both to wake them, and what ends a direction is sent by both.
-//! The counts of bytes lie in the first circuit's state and change with its locks held, so the second one's are never contended.
+//! What is sent or received next is counted by both circuits' own offsets, with the first one's lock held, so the second one's is never
+//! contended; a word in the first one's state has the sum for those who only look.
 
 mod ready;
 mod receive;
@@ -19,6 +20,7 @@ use crate::end::chosen::Statistics;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::buffer::Located;
+use crosslane_shm::lock::forget_busy;
 use crosslane_shm::slot::Slot;
 use crosslane_shm::submission::Way;
 use crosslane_stream::Direction;
@@ -27,6 +29,9 @@ use crosslane_wire::local::Request;
 use crosslane_wire::record::Kind;
 use crosslane_wire::stripe::{Side, place};
 use std::time::{Duration, Instant};
+
+/// What the handshake record counts in a stream offset.
+const HANDSHAKE: u64 = 1;
 
 /// One process's reference to the end of a stream.
 #[derive(Debug)]
@@ -44,18 +49,48 @@ impl core::ops::Deref for End {
     }
 }
 
-/// Wakes of the second circuit's far waiters, which go out when no lock is held any more.
+/// The far waiters of both circuits that must be woken.
 #[derive(Default)]
-struct Rings(Option<WaiterId>);
+struct Wakes {
+    first: Option<WaiterId>,
+    second: Option<WaiterId>,
+}
 
-impl Rings {
-    fn add(&mut self, waiter: Option<WaiterId>) {
-        self.0 = waiter.or(self.0);
+impl Wakes {
+    fn add(&mut self, side: Side, waiter: Option<WaiterId>) {
+        let of = if side == Side::First { &mut self.first } else { &mut self.second };
+        *of = waiter.or(*of);
     }
 
-    fn ring(self, twin: &CircuitEnd) {
-        if let Some(waiter) = self.0 {
+    /// Wakes the second circuit's; the first one's is the caller's to wake. No lock may be held.
+    fn ring(self, twin: &CircuitEnd) -> Option<WaiterId> {
+        if let Some(waiter) = self.second {
             twin.daemon.ring(twin, waiter);
+        }
+        self.first
+    }
+}
+
+/// How far a call of several pieces is.
+struct Progress {
+    wanted: usize,
+    done: usize,
+}
+
+impl Progress {
+    /// Counts a piece, of which so many bytes were moved and so many wanted. Whether the call is over: bytes that were moved count,
+    /// whatever fails later.
+    fn is_over(&mut self, piece: Result<(usize, usize), Failure>) -> Result<bool, Failure> {
+        match piece {
+            Ok((moved, wanted)) => {
+                self.done += moved;
+                Ok(moved < wanted || self.done >= self.wanted)
+            }
+            Err(failure) if self.done == 0 || failure.is_violation() => Err(failure),
+            Err(_) => {
+                forget_busy();
+                Ok(true)
+            }
         }
     }
 }
@@ -113,6 +148,25 @@ impl End {
     fn sending(&self) -> (&CircuitEnd, u64) {
         let Some(twin) = self.twin() else { return (&self.first, u64::MAX) };
         self.choose(twin, place(self.first.shared.sending.striped.load(Relaxed)))
+    }
+
+    /// Bytes sent by both circuits, with the first one's lock of sending: by what each has sent, since a holder may have been killed
+    /// before it stored the sum.
+    fn count_sent(&self, twin: &CircuitEnd) -> u64 {
+        let payload = |end: &CircuitEnd| {
+            let ended = end.tx() != Direction::Open;
+            end.sent().saturating_sub(HANDSHAKE + u64::from(ended))
+        };
+        payload(&self.first).wrapping_add(payload(twin))
+    }
+
+    /// The same of what was received, with the locks of receiving of both.
+    fn count_received(&self, twin: &CircuitEnd) -> u64 {
+        let payload = |end: &CircuitEnd| {
+            let ended = matches!(end.rx(), Direction::Ended | Direction::Tcp);
+            end.shared.consumer.units().saturating_sub(HANDSHAKE + u64::from(ended))
+        };
+        payload(&self.first).wrapping_add(payload(twin))
     }
 
     fn choose<'a>(&'a self, twin: &'a CircuitEnd, (side, left): (Side, u64)) -> (&'a CircuitEnd, u64) {
@@ -308,10 +362,8 @@ impl End {
         let first = turns(&self.first);
         let Some(twin) = self.twin() else { return first };
         let second = turns(twin);
-        if let Ok(moved) = &second {
-            let mut rings = Rings::default();
-            rings.add(moved.wake);
-            rings.ring(twin);
+        if let Ok(Transferred { wake: Some(waiter), .. }) = second {
+            twin.daemon.ring(twin, waiter);
         }
         match (first, second) {
             (first @ Err(Failure::WouldBlock | Failure::Reentered), _) => first,
@@ -322,7 +374,7 @@ impl End {
         }
     }
 
-    /// Has the daemon forget the circuits: `Close` of the first one is that of both.
+    /// The request by which the daemon forgets the end: `Close` of the first circuit closes both.
     pub fn closing(&self, abort: bool) -> Request {
         Request::Close { circuit: self.first.circuit, token: self.first.token, abort }
     }

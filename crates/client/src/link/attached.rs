@@ -168,9 +168,7 @@ pub trait Linked: Sync + core::fmt::Debug {
     }
 
     /// As [`Daemon::ring`].
-    fn ring(&self, end: &CircuitEnd, waiter: WaiterId) {
-        end.wake_by_daemon(Some(waiter));
-    }
+    fn ring(&self, end: &CircuitEnd, waiter: WaiterId);
 
     /// What this program shares with the daemon's engine.
     fn engine(&self) -> Option<&'static Offload>;

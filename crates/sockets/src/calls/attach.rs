@@ -253,7 +253,7 @@ pub fn adopt(fd: c_int) {
     let is_striped = grant.twin;
     let end = End::resume(grant, status, &DAEMON);
     if is_striped && stripe(&end, ANSWER_TIMEOUT, true) != Ok(true) {
-        end.give_up("a process that adopts the stream does not get its second circuit");
+        return;
     }
     end.shared().counters.refs.fetch_max(1, Relaxed);
     end.forget_waiters();

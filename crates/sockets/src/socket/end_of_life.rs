@@ -9,7 +9,6 @@ use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crosslane_client::Failure;
 use crosslane_stream::{Direction, Side};
 use crosslane_wire::WaiterId;
-use crosslane_wire::local::Request;
 use std::time::Duration;
 
 /// Called before a descriptor of the stream is closed, while `fd` is still open. Returns whether unread bytes ask for a
@@ -143,5 +142,5 @@ fn remember(held: &Held) {
 }
 
 fn close_circuit(held: &Held, abort: bool) {
-    process::tell(&Request::Close { circuit: held.circuit(), token: held.token(), abort });
+    process::tell(&held.closing(abort));
 }

@@ -1,6 +1,6 @@
 //! Readiness of a stream of one circuit or two, and requests to be woken.
 
-use super::End;
+use super::{CircuitEnd, End};
 use crate::Ready;
 use crate::end::ready::Seen;
 use core::sync::atomic::Ordering::Relaxed;
@@ -8,7 +8,7 @@ use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
 
 impl End {
-    /// As [`CircuitEnd::ready`](super::CircuitEnd::ready).
+    /// As [`CircuitEnd::ready`](CircuitEnd::ready).
     pub fn ready(&self, tid: u32) -> Ready {
         let Some(twin) = self.twin() else { return self.first.ready(tid) };
         self.attend(tid);
@@ -38,24 +38,29 @@ impl End {
         least <= 1 || self.unread_with(tid).map_or(true, |(unread, is_full)| unread >= least || is_full)
     }
 
-    /// As [`CircuitEnd::maybe_readable`](super::CircuitEnd::maybe_readable), where the next byte comes.
+    /// As [`CircuitEnd::maybe_readable`](CircuitEnd::maybe_readable), where the next byte comes.
     #[inline]
     pub fn maybe_readable(&self) -> bool {
         self.receiving().0.maybe_readable()
     }
 
-    /// As [`CircuitEnd::arrivals`](super::CircuitEnd::arrivals), by either circuit.
+    /// As [`CircuitEnd::arrivals`](CircuitEnd::arrivals), by either circuit.
     pub fn arrivals(&self, seen: &mut Option<Seen>) -> bool {
         let Some(twin) = self.twin() else { return self.first.arrivals(seen) };
-        let mut behind = seen.and_then(Seen::behind);
-        let any = self.first.arrivals(seen) | twin.arrivals(&mut behind);
+        let (before, now) = (seen.and_then(|seen| seen.behind), twin.arrived());
+        let more = match (before, now) {
+            (_, None) => true,
+            (None, Some(_)) => twin.maybe_readable(),
+            (before, now) => before != now,
+        };
+        let any = self.first.arrivals(seen) | more;
         if let Some(seen) = seen {
-            seen.put_behind(behind);
+            seen.behind = now;
         }
         any
     }
 
-    /// As [`CircuitEnd::wake_mark`](super::CircuitEnd::wake_mark), of both circuits.
+    /// As [`CircuitEnd::wake_mark`](CircuitEnd::wake_mark), of both circuits.
     pub fn wake_mark(&self) -> (u32, u64) {
         let (number, at) = self.first.wake_mark();
         let Some(twin) = self.twin() else { return (number, at) };
@@ -63,22 +68,36 @@ impl End {
         (number.wrapping_add(other.rotate_left(16)), at.wrapping_add(behind))
     }
 
-    /// As [`CircuitEnd::want_stamps`](super::CircuitEnd::want_stamps), of both circuits.
+    /// As [`CircuitEnd::want_stamps`](CircuitEnd::want_stamps), of both circuits.
     pub fn want_stamps(&self) {
-        self.each(super::CircuitEnd::want_stamps);
+        self.each(CircuitEnd::want_stamps);
     }
 
-    /// As [`CircuitEnd::stamp_of_front`](super::CircuitEnd::stamp_of_front), where the next byte comes.
+    /// As [`CircuitEnd::stamp_of_front`](CircuitEnd::stamp_of_front), where the next byte comes.
     pub fn stamp_of_front(&self) -> u32 {
         self.receiving().0.stamp_of_front()
     }
 
-    /// As [`CircuitEnd::make_good`](super::CircuitEnd::make_good): wakes the second circuit's sleepers, and returns the first one's.
+    /// As [`CircuitEnd::make_good`](CircuitEnd::make_good): wakes the second circuit's sleepers, and returns the first one's.
     pub fn make_good(&self, tid: u32) -> [Option<WaiterId>; 2] {
         if let Some(twin) = self.twin() {
+            self.count_again(twin, tid);
             twin.make_good(tid).into_iter().flatten().for_each(|waiter| twin.daemon.ring(twin, waiter));
         }
         self.first.make_good(tid)
+    }
+
+    /// Stores the sums again: another holder may have been killed before it did.
+    fn count_again(&self, twin: &CircuitEnd, tid: u32) {
+        let (sending, receiving) = (&self.first.shared.sending, &self.first.shared.receiving);
+        if let Some(_guard) = self.first.try_lock_sending(tid) {
+            sending.striped.store(self.count_sent(twin), Relaxed);
+        }
+        if let Some(_first) = receiving.lock.try_lock(tid)
+            && let Some(_second) = twin.shared.receiving.lock.try_lock(tid)
+        {
+            receiving.striped.store(self.count_received(twin), Relaxed);
+        }
     }
 
     /// Asks the far side to wake `waiter` at the next data, by either circuit.

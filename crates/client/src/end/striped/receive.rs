@@ -1,27 +1,16 @@
 //! Receiving by one circuit or two.
 
-use super::{CircuitEnd, End, Failure, Rings, Transferred};
+use super::{CircuitEnd, End, Failure, Progress, Transferred, Wakes};
 use crate::end::receive::{Taker, Target};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::guarded;
 use crosslane_shm::lock::forget_busy;
 use crosslane_shm::shared_bytes::Part;
-use crosslane_wire::WaiterId;
-use crosslane_wire::stripe::{PIECE, Side, place};
+use crosslane_wire::stripe::{Side, place};
 use std::io::IoSliceMut;
 
-/// Most bytes that one peek copies.
-const PEEK_MAX: usize = 16 << 20;
 /// Peeks that another thread may interrupt.
 const PEEKS: u32 = 10;
-
-/// What was received of a piece, how much was to be, and whom to wake.
-struct Received {
-    side: Side,
-    bytes: usize,
-    wanted: usize,
-    wake: Option<WaiterId>,
-}
 
 impl End {
     /// As [`CircuitEnd::try_receive`].
@@ -74,47 +63,31 @@ impl End {
         wanted: usize,
         mut target: impl Target,
     ) -> Result<Transferred, Failure> {
-        let (mut all, mut rings) = (Transferred { bytes: 0, wake: None }, Rings::default());
-        let outcome = self.take_pieces(tid, wanted, |done, left| {
-            let received = self.receive_stripe(twin, tid, (done, left), &mut target)?;
-            match received.side {
-                Side::First => all.wake = received.wake.or(all.wake),
-                Side::Second => rings.add(received.wake),
-            }
-            all.bytes += received.bytes;
-            Ok((received.bytes, received.bytes >= received.wanted))
+        let (mut progress, mut wakes) = (Progress { wanted, done: 0 }, Wakes::default());
+        let outcome = self.receive_by_pieces(tid, &mut progress, |Progress { wanted, done }| {
+            self.receive_stripe(twin, tid, (*done, wanted - done), &mut target, &mut wakes)
         });
-        rings.ring(twin);
+        let wake = wakes.ring(twin);
         outcome.map_err(|failure| self.heed(failure))?;
-        Ok(all)
+        Ok(Transferred { bytes: progress.done, wake })
     }
 
-    /// Does `receive`, with the lock of receiving held each time, until `wanted` bytes are there or it says that there are no more; it
-    /// gets how many were received and how many are left. Bytes that were received count, whatever fails later.
-    fn take_pieces(
+    /// Does `receive` until all is there or there is no more, with the first circuit's lock of receiving held each time.
+    fn receive_by_pieces(
         &self,
         tid: u32,
-        wanted: usize,
-        mut receive: impl FnMut(usize, usize) -> Result<(usize, bool), Failure>,
+        progress: &mut Progress,
+        mut receive: impl FnMut(&Progress) -> Result<(usize, usize), Failure>,
     ) -> Result<(), Failure> {
-        let (first, mut done, mut order) = (&self.first, 0, None);
+        let (first, mut order) = (&self.first, None);
         loop {
             let guard = match order {
                 None => first.lock_receiving(tid),
                 Some(_) => first.shared.receiving.lock.lock(tid),
             };
-            match guard.map_err(Failure::from).and_then(|_guard| receive(done, wanted - done)) {
-                Ok((received, goes_on)) => {
-                    done += received;
-                    if !goes_on || done >= wanted {
-                        return Ok(());
-                    }
-                }
-                Err(failure) if done == 0 || failure.is_violation() => return Err(failure),
-                Err(_) => {
-                    forget_busy();
-                    return Ok(());
-                }
+            let received = guard.map_err(Failure::from).and_then(|_guard| receive(progress));
+            if progress.is_over(received)? {
+                return Ok(());
             }
             order = order.or_else(|| first.orders.receiving.try_lock(tid));
             if order.is_none() {
@@ -124,30 +97,28 @@ impl End {
         }
     }
 
-    /// With the first circuit's lock of receiving: receives what there is of a piece.
+    /// With the first circuit's lock of receiving: receives what there is of a piece, behind the first `done` bytes of a call for which
+    /// so many are left. How many bytes were received, and how many were to be.
     fn receive_stripe(
         &self,
         twin: &CircuitEnd,
         tid: u32,
         (done, left): (usize, usize),
         target: &mut impl Target,
-    ) -> Result<Received, Failure> {
-        let received = &self.first.shared.receiving.striped;
-        let before = received.load(Relaxed);
+        wakes: &mut Wakes,
+    ) -> Result<(usize, usize), Failure> {
+        let _guard = twin.lock_receiving(tid)?;
+        let shut = self.first.shared.status.read_shut.load(Relaxed);
+        twin.shared.status.read_shut.store(shut, Relaxed);
+        let (before, seen) = (self.count_received(twin), &self.first.shared.receiving.striped);
+        seen.store(before, Relaxed);
         let (side, rest) = place(before);
         let wanted = left.min(usize::try_from(rest).unwrap_or(left));
         let end = if side == Side::First { &self.first } else { twin };
-        let _guard = match side {
-            Side::First => None,
-            Side::Second => {
-                let shut = self.first.shared.status.read_shut.load(Relaxed);
-                twin.shared.status.read_shut.store(shut, Relaxed);
-                Some(twin.lock_receiving(tid)?)
-            }
-        };
         let (bytes, gave) = end.receive_piece(|| target.take(end, tid, done, wanted))?;
-        received.store(before.wrapping_add(bytes as u64), Relaxed);
-        Ok(Received { side, bytes, wanted, wake: gave.and_then(|rx| end.room_waiter(rx)) })
+        seen.store(before.wrapping_add(bytes as u64), Relaxed);
+        wakes.add(side, gave.and_then(|rx| end.room_waiter(rx)));
+        Ok((bytes, wanted))
     }
 
     /// As [`CircuitEnd::try_peek`].
@@ -157,9 +128,11 @@ impl End {
     pub fn try_peek(&self, tid: u32, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Failure> {
         let Some(twin) = self.twin() else { return self.first.try_peek(tid, buffers) };
         let received = &self.first.shared.receiving.striped;
-        let wanted = buffers.iter().map(|buffer| buffer.len()).sum::<usize>().min(PEEK_MAX);
+        let wanted: usize = buffers.iter().map(|buffer| buffer.len()).sum();
         for _ in 0..PEEKS {
             let before = received.load(Relaxed);
+            // One byte that is not there says why there is none.
+            let wanted = wanted.min(self.unread(tid)?.max(1));
             let peeked = self.peek_both(twin, tid, before, wanted)?;
             if received.load(Relaxed) == before {
                 return hand_out(&peeked, buffers);
@@ -244,7 +217,7 @@ impl Iterator for Pieces {
         let (side, rest) = place(self.at);
         let count = rest.min(self.left);
         (self.at, self.left) = (self.at.wrapping_add(count), self.left - count);
-        (count > 0).then_some((side, count.min(PIECE)))
+        (count > 0).then_some((side, count))
     }
 }
 
@@ -264,6 +237,7 @@ fn hand_out(bytes: &[u8], buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Failu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crosslane_wire::stripe::PIECE;
 
     #[test]
     fn pieces_alternate_from_the_middle_of_one() {

@@ -1,22 +1,15 @@
 //! Sending by one circuit or two.
 
-use super::{CircuitEnd, End, Failure, Rings, Transferred};
+use super::{CircuitEnd, End, Failure, Progress, Transferred, Wakes};
+use crate::end::note;
 use crate::end::order::PIECE;
 use crate::end::send::{KERNEL_PIECE, are_there, total};
 use core::sync::atomic::Ordering::Relaxed;
-use crosslane_shm::lock::forget_busy;
 use crosslane_stream::{Direction, Side as Role};
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::Kind;
 use crosslane_wire::stripe::{Side, place};
 use std::io::IoSlice;
-
-/// What was sent of a piece, and how much was to be.
-struct Sent {
-    side: Side,
-    moved: Transferred,
-    wanted: usize,
-}
 
 impl End {
     /// As [`CircuitEnd::try_send`].
@@ -39,29 +32,19 @@ impl End {
         buffers: &[IoSlice<'_>],
         skip: usize,
     ) -> Result<Transferred, Failure> {
-        let (wanted, mut rings) = (total(buffers) - skip, Rings::default());
-        let (mut bytes, mut wake) = (0, None);
+        let (mut progress, mut wakes) =
+            (Progress { wanted: total(buffers) - skip, done: 0 }, Wakes::default());
         if self.first.is_ending() || twin.is_ending() {
             // Fails without waiting for the lock.
             self.first.may_send(Kind::Data)?;
             twin.may_send(Kind::Data)?;
         }
-        let outcome = self.by_pieces(tid, wanted, |done, left| {
-            self.first.may_send(Kind::Data)?;
-            if done.is_multiple_of(KERNEL_PIECE) && !are_there(buffers, skip + done, left.min(KERNEL_PIECE)) {
-                // As the kernel, which sends such a piece as a whole or not at all.
-                return Err(Failure::Fault);
-            }
-            let sent = self.send_stripe(twin, tid, buffers, (skip + done, left))?;
-            match sent.side {
-                Side::First => wake = sent.moved.wake.or(wake),
-                Side::Second => rings.add(sent.moved.wake),
-            }
-            bytes += sent.moved.bytes;
-            Ok((sent.moved.bytes, sent.moved.bytes >= sent.wanted))
+        let outcome = self.send_by_pieces(tid, &mut progress, |Progress { wanted, done }| {
+            self.send_stripe(twin, tid, buffers, (skip, *done, *wanted), &mut wakes)
         });
-        rings.ring(twin);
+        let wake = wakes.ring(twin);
         outcome.map_err(|failure| self.heed(failure))?;
+        let Progress { wanted, done: bytes } = progress;
         if bytes < wanted {
             if !self.can_grow() {
                 self.first.shared.sending.blocked.fetch_add(1, Relaxed);
@@ -73,64 +56,57 @@ impl End {
         Ok(Transferred { bytes, wake })
     }
 
-    /// Does `send`, with the lock of sending held each time, until `wanted` bytes are sent or it says that no more can be; it gets how
-    /// many were sent and how many are left. Bytes that were sent count, whatever fails later.
-    fn by_pieces(
+    /// Does `send` until all is sent or no more can be, with the first circuit's lock of sending held each time.
+    fn send_by_pieces(
         &self,
         tid: u32,
-        wanted: usize,
-        mut send: impl FnMut(usize, usize) -> Result<(usize, bool), Failure>,
+        progress: &mut Progress,
+        mut send: impl FnMut(&Progress) -> Result<(usize, usize), Failure>,
     ) -> Result<(), Failure> {
-        let (first, is_long) = (&self.first, wanted > PIECE);
+        let (first, is_long) = (&self.first, progress.wanted > PIECE);
         let order = if is_long { Some(first.orders.sending.lock_soon(tid)) } else { None };
-        let _order = order.transpose()?;
-        let mut done = 0;
+        let _order = order.transpose().inspect_err(|_| note(&first.shared.sending.blocked))?;
         loop {
             let guard = if is_long { first.lock_sending_on(tid) } else { first.lock_sending(tid) };
-            match guard.map_err(Failure::from).and_then(|_guard| send(done, wanted - done)) {
-                Ok((sent, goes_on)) => {
-                    done += sent;
-                    if !goes_on || done >= wanted {
-                        return Ok(());
-                    }
-                }
-                Err(failure) if done == 0 || failure.is_violation() => return Err(failure),
-                Err(_) => {
-                    forget_busy();
-                    return Ok(());
-                }
+            let sent = guard.map_err(Failure::from).and_then(|_guard| send(progress));
+            if progress.is_over(sent)? {
+                return Ok(());
             }
         }
     }
 
-    /// With the first circuit's lock of sending: sends what is left of a piece.
+    /// With the first circuit's lock of sending: sends what is left of a piece, behind the first `done` bytes of a call for `wanted`.
+    /// How many bytes were sent, and how many were to be.
     fn send_stripe(
         &self,
         twin: &CircuitEnd,
         tid: u32,
         buffers: &[IoSlice<'_>],
-        (skip, left): (usize, usize),
-    ) -> Result<Sent, Failure> {
-        let sent = &self.first.shared.sending.striped;
-        let before = sent.load(Relaxed);
+        (skip, done, wanted): (usize, usize, usize),
+        wakes: &mut Wakes,
+    ) -> Result<(usize, usize), Failure> {
+        let (skip, left) = (skip + done, wanted - done);
+        self.first.may_send(Kind::Data)?;
+        if done.is_multiple_of(KERNEL_PIECE) && !are_there(buffers, skip, left.min(KERNEL_PIECE)) {
+            // As the kernel, which sends such a piece as a whole or not at all.
+            return Err(Failure::Fault);
+        }
+        let (before, seen) = (self.count_sent(twin), &self.first.shared.sending.striped);
+        seen.store(before, Relaxed);
         let (side, rest) = place(before);
         let wanted = left.min(usize::try_from(rest).unwrap_or(left));
         let moved = match side {
             Side::First => self.first.send_piece(tid, buffers, skip, wanted)?,
+            Side::Second if self.first.gone() => return Err(self.first.send_to_nobody(buffers, skip, left)),
+            Side::Second if awaits_hello(twin, tid) => return Err(Failure::WouldBlock),
             Side::Second => {
-                self.first.may_send(Kind::Data)?;
-                if self.first.gone() {
-                    return Err(self.first.send_to_nobody(buffers, skip, left));
-                }
-                if awaits_hello(twin, tid) {
-                    return Err(Failure::WouldBlock);
-                }
                 let _guard = twin.lock_sending(tid)?;
                 twin.send_piece(tid, buffers, skip, wanted)?
             }
         };
-        sent.store(before.wrapping_add(moved.bytes as u64), Relaxed);
-        Ok(Sent { side, moved, wanted })
+        seen.store(before.wrapping_add(moved.bytes as u64), Relaxed);
+        wakes.add(side, moved.wake);
+        Ok((moved.bytes, wanted))
     }
 
     /// As [`CircuitEnd::has_room`], where the next byte is sent.
