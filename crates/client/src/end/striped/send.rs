@@ -87,6 +87,10 @@ impl End {
     ) -> Result<(usize, usize), Failure> {
         let (skip, left) = (skip + done, wanted - done);
         self.first.may_send(Kind::Data)?;
+        if self.first.gone() {
+            // All that is left counts as sent, not only a piece of it.
+            return Err(self.first.send_to_nobody(buffers, skip, left));
+        }
         if done.is_multiple_of(KERNEL_PIECE) && !are_there(buffers, skip, left.min(KERNEL_PIECE)) {
             // As the kernel, which sends such a piece as a whole or not at all.
             return Err(Failure::Fault);
@@ -97,7 +101,6 @@ impl End {
         let wanted = left.min(usize::try_from(rest).unwrap_or(left));
         let moved = match side {
             Side::First => self.first.send_piece(tid, buffers, skip, wanted)?,
-            Side::Second if self.first.gone() => return Err(self.first.send_to_nobody(buffers, skip, left)),
             Side::Second if awaits_hello(twin, tid) => return Err(Failure::WouldBlock),
             Side::Second => {
                 let _guard = twin.lock_sending(tid)?;
