@@ -59,11 +59,13 @@ impl Known {
     }
 }
 
-/// The nearer one of several distances among `sorted` ones; `None` if there is one only.
+/// The nearer one of several distances among `sorted` ones; `None` if there is one only. Processors that move in the middle of a look give
+/// values between two distances, so no gap is looked for: a distance is near if one look in ten finds it or a nearer one.
 fn nearer(sorted: &[f64]) -> Option<f64> {
-    let last = sorted.len().checked_sub(SEEN)?;
-    let gap = (SEEN..=last).find(|&at| sorted[at] > sorted[at - 1] * APART)?;
-    Some(sorted[gap / 2])
+    let nearest = *sorted.get((sorted.len() / 10).max(SEEN - 1))?;
+    let far = sorted.partition_point(|&distance| distance <= nearest * APART);
+    let near = sorted.partition_point(|&distance| distance <= nearest * NEAR);
+    (sorted.len() - far >= SEEN).then(|| sorted[near / 2])
 }
 
 /// A word of each side, on cache lines of their own (processors fetch pairs).
@@ -127,6 +129,19 @@ mod tests {
         let mut known = Known::default();
         distances.iter().for_each(|&distance| known.add(distance));
         known
+    }
+
+    #[test]
+    fn distances_are_several_whatever_lies_between_them() {
+        let mut looks: Vec<f64> = (0..20).map(|at| 30.0 + f64::from(at % 5)).collect();
+        looks.extend([54.0, 75.0, 96.0, 120.0]);
+        let mut known = known(&looks);
+        assert!(!known.has_several(), "one look is no distance");
+        for far in [163.0, 158.0, 161.0] {
+            known.add(far);
+        }
+        assert!(known.has_several() && known.is_usual(31.0) && !known.is_usual(163.0));
+        assert!((30.0..35.0).contains(&known.usual().unwrap()));
     }
 
     #[test]
