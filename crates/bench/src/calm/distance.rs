@@ -20,7 +20,7 @@ const APART: f64 = 2.5;
 const NEAR: f64 = 1.6;
 /// How often a distance is seen before it counts as one.
 const SEEN: usize = 3;
-/// How much is remembered.
+/// How much is remembered: of more, every other look is forgotten.
 const MOST: usize = 1000;
 
 /// The distances that have been seen.
@@ -35,7 +35,10 @@ pub(super) struct Known {
 impl Known {
     /// Remembers a distance, ns.
     pub(super) fn add(&mut self, distance: f64) {
-        if self.near.is_none() && self.seen.len() < MOST {
+        if self.near.is_none() {
+            if self.seen.len() == MOST {
+                self.seen = self.seen.iter().copied().step_by(2).collect();
+            }
             let at = self.seen.partition_point(|&other| other < distance);
             self.seen.insert(at, distance);
             self.near = nearer(&self.seen);
@@ -142,6 +145,14 @@ mod tests {
         }
         assert!(known.has_several() && known.is_usual(31.0) && !known.is_usual(163.0));
         assert!((30.0..35.0).contains(&known.usual().unwrap()));
+    }
+
+    #[test]
+    fn distance_is_learned_however_long_there_was_one() {
+        let mut known = known(&[33.0; 3 * MOST]);
+        assert!(!known.has_several() && known.seen.len() <= MOST);
+        (0..SEEN).for_each(|_| known.add(160.0));
+        assert!(known.has_several() && known.is_usual(33.0) && !known.is_usual(160.0));
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod awake;
 mod distance;
 
 use crate::affinity::Cores;
-use crate::figure::Report;
+use crate::figure::{Report, Sample};
 use anyhow::Result;
 use awake::Awake;
 use clap::Args;
@@ -53,6 +53,8 @@ struct Calm {
     /// Turns that count, and those of them after which processors were not as far from each other as before.
     turns: u32,
     moved: u32,
+    /// Distances behind turns that count, ns.
+    behind: Vec<f64>,
     /// Time of the turns that count, and what was spent on top of it.
     counted: Duration,
     extra: Duration,
@@ -61,7 +63,16 @@ struct Calm {
 impl Calm {
     fn begin() -> Result<Self> {
         let (cores, known, zero) = (Cores::pick_close()?, Known::default(), Duration::ZERO);
-        let mut calm = Self { cores, known, awake: None, turns: 0, moved: 0, counted: zero, extra: zero };
+        let mut calm = Self {
+            cores,
+            known,
+            awake: None,
+            turns: 0,
+            moved: 0,
+            behind: Vec::new(),
+            counted: zero,
+            extra: zero,
+        };
         let begin = Instant::now();
         while !calm.cores.is_shared() && !calm.known.has_several() && begin.elapsed() < LOOK {
             if let Some(distance) = distance::between(calm.cores) {
@@ -73,15 +84,16 @@ impl Calm {
         Ok(calm)
     }
 
-    /// Whether processors are as far from each other as in the other turns.
-    fn is_usual(&mut self) -> bool {
-        distance::between(self.cores).is_none_or(|distance| self.known.is_usual(distance))
+    /// How far processors are from each other now, ns, if that can be told, and whether it is as far as in the other turns.
+    fn look(&mut self) -> (Option<f64>, bool) {
+        let distance = distance::between(self.cores);
+        (distance, distance.is_none_or(|distance| self.known.is_usual(distance)))
     }
 
     /// Lets processors sleep, so that the hypervisor may place them anew, until they are; for some time.
     fn settle(&mut self) {
         let begin = Instant::now();
-        while !self.is_usual() && begin.elapsed() < WAIT && self.spend(NUDGE) {
+        while !self.look().1 && begin.elapsed() < WAIT && self.spend(NUDGE) {
             self.awake = None;
             thread::sleep(NUDGE);
             self.awake = Awake::keep();
@@ -147,12 +159,14 @@ pub fn steady<T>(mut run: impl FnMut() -> Result<T>) -> Result<(T, f64)> {
         let (begin, start) = (Steal::now(), Instant::now());
         let outcome = run()?;
         let (steal, time) = (begin.since(), start.elapsed());
-        Ok(Turn { outcome, moved: with(|calm| !calm.is_usual()).unwrap_or(false), steal, time })
+        let (behind, usual) = with(Calm::look).unwrap_or((None, true));
+        Ok(Turn { outcome, moved: !usual, behind, steal, time })
     };
     let turn = calmest(take, |time| with(|calm| calm.spend(time)).unwrap_or(true))?;
     with(|calm| {
         calm.turns += 1;
         calm.moved += u32::from(turn.moved);
+        calm.behind.extend(turn.behind);
         calm.counted += turn.time;
     });
     Ok((turn.outcome, turn.steal))
@@ -169,6 +183,8 @@ pub fn turn<T>(run: impl FnMut() -> Result<T>) -> Result<T> {
 struct Turn<T> {
     outcome: T,
     moved: bool,
+    /// How far processors were from each other behind it, ns, if that was seen.
+    behind: Option<f64>,
     /// Percent.
     steal: f64,
     time: Duration,
@@ -196,7 +212,9 @@ fn calmest<T>(
 pub fn record(report: &mut Report) {
     let State::Kept(calm) = &*state() else { return };
     report.machine.awake = calm.awake.is_some();
-    report.machine.distance_ns = calm.known.usual();
+    // As it was, not as it was meant to be.
+    let behind = Sample::new(calm.behind.clone()).map(|sample| sample.median);
+    report.machine.distance_ns = behind.or_else(|| calm.known.usual());
     if calm.moved > 0 {
         report.warnings.push(format!(
             "the hypervisor moved processors nearer to each other or farther apart in {} of {} turns",
@@ -213,7 +231,7 @@ mod tests {
         let mut turns = turns.iter().enumerate();
         let take = || {
             let (outcome, &(moved, steal)) = turns.next().unwrap();
-            Ok(Turn { outcome, moved, steal, time: LONG / 2 })
+            Ok(Turn { outcome, moved, behind: None, steal, time: LONG / 2 })
         };
         let Turn { outcome, moved, steal, .. } = calmest(take, |_| true).unwrap();
         (outcome, moved, steal)
@@ -227,12 +245,12 @@ mod tests {
         assert_eq!(calmest_of(&[(true, 0.0), (false, 4.0)]), (1, false, 4.0));
         assert_eq!(calmest_of(&[(true, 0.0), (false, 9.0), (true, 0.0)]), (1, false, 9.0));
         assert_eq!(calmest_of(&[(true, 3.0), (true, 2.0), (true, 4.0)]), (1, true, 2.0));
-        let disturbed = || Ok(Turn { outcome: (), moved: true, steal: 0.0, time: LONG / 2 });
+        let disturbed = || Ok(Turn { outcome: (), moved: true, behind: None, steal: 0.0, time: LONG / 2 });
         assert!(calmest(disturbed, |_| false).unwrap().moved, "there is no time for more");
         let mut taken = 0;
         let long = || {
             taken += 1;
-            Ok(Turn { outcome: (), moved: true, steal: 0.0, time: LONG })
+            Ok(Turn { outcome: (), moved: true, behind: None, steal: 0.0, time: LONG })
         };
         calmest(long, |_| true).unwrap();
         assert_eq!(taken, 1);

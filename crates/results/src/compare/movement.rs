@@ -1,5 +1,6 @@
 //! How far medians of ratios move from one result of a command to the next: `crosslane compare` of three results and more.
 
+use super::surroundings;
 use crate::export::{columns, number};
 use crate::figure::{Figure, Reference};
 use crate::report::Report;
@@ -20,6 +21,8 @@ pub struct Movement {
     pub overall: Vec<Overall>,
     /// Ratios that only some have.
     pub only: Vec<String>,
+    /// In what the surroundings of the results differ from the first one's, and which were disturbed.
+    pub notes: Vec<String>,
 }
 
 /// A ratio of a figure to a reference.
@@ -78,7 +81,8 @@ impl Movement {
         }
         let overall = Overall::all(&ratios);
         ratios.sort_by(|a, b| b.moves.total_cmp(&a.moves));
-        Self { titles, limit, ratios, overall, only }
+        let notes = surroundings::notes_of_all(reports);
+        Self { titles, limit, ratios, overall, only, notes }
     }
 
     /// How many move by less than the limit.
@@ -107,6 +111,7 @@ impl Movement {
             let _ = writeln!(out, "{}", columns(&rows));
         }
         let _ = self.only.iter().try_for_each(|ratio| writeln!(out, "not in all: {ratio}"));
+        let _ = self.notes.iter().try_for_each(|note| writeln!(out, "note: {note}"));
         let (steady, all, results) = (self.steady(), self.ratios.len(), self.titles.len());
         let _ = writeln!(
             out,
@@ -268,6 +273,10 @@ mod tests {
     #[test]
     fn movement_of_what_some_results_lack_is_not_told() {
         let reports = [report(2.0, false), report(2.0, true), report(2.0, false)];
+        let mut far = report(2.0, false);
+        far.machine.kernel = "of another release".to_owned();
+        let elsewhere = Movement::new(&[reports[0].clone(), far, reports[2].clone()], 15.0);
+        assert!(elsewhere.table().contains("result 2 has of another release"), "{}", elsewhere.table());
         let movement = Movement::new(&reports, 15.0);
         assert_eq!((movement.ratios.len(), movement.steady()), (2, 2));
         assert_eq!(movement.only, ["stream, 8 B, to veth TCP"]);

@@ -10,8 +10,26 @@ const WHERE_TO: [&str; 2] = ["--out", "--markdown"];
 /// Factor by which distances of processors differ if they tell.
 const APART: f64 = 1.6;
 
-/// A note for each thing in which the surroundings of `a` and `b` differ, and for each that was disturbed.
+/// A note for each thing in which the surroundings of two results differ, and for each that was disturbed.
 pub(super) fn notes(a: &Report, b: &Report) -> Vec<String> {
+    let [a, b] = [("A", a), ("B", b)];
+    [difference(a, b), disturbed(a), disturbed(b)].concat()
+}
+
+/// The same of all these results, which are called by their numbers, from 1: each beside the first.
+pub(super) fn notes_of_all(reports: &[Report]) -> Vec<String> {
+    let names: Vec<String> = (1..=reports.len()).map(|number| format!("result {number}")).collect();
+    let named: Vec<Named<'_>> = names.iter().map(String::as_str).zip(reports).collect();
+    let Some((first, others)) = named.split_first() else { return Vec::new() };
+    let differ = others.iter().flat_map(|&other| difference(*first, other));
+    differ.chain(named.iter().flat_map(|&one| disturbed(one))).collect()
+}
+
+/// A result, and what it is called.
+type Named<'a> = (&'a str, &'a Report);
+
+/// A note for each thing in which the surroundings of two results differ.
+fn difference((name_a, a): Named<'_>, (name_b, b): Named<'_>) -> Vec<String> {
     let of_machines = [
         ("processor", a.machine.processor.clone(), b.machine.processor.clone()),
         ("processors", a.machine.processors.to_string(), b.machine.processors.to_string()),
@@ -24,16 +42,18 @@ pub(super) fn notes(a: &Report, b: &Report) -> Vec<String> {
     let version = |of: &Report, name| of.programs.get(name).cloned().unwrap_or_default();
     let of_programs = names.into_iter().map(|name| (name.as_str(), version(a, name), version(b, name)));
     let differ = of_machines.into_iter().chain(of_programs).filter(|(_, one, other)| one != other);
-    let differ = differ
-        .map(|(what, one, other)| format!("{what}: A has {}, B has {}", or_none(&one), or_none(&other)));
-    differ.chain(apart(a, b)).chain(disturbed("A", a)).chain(disturbed("B", b)).collect()
+    let note = |what: &str, one: &str, other: &str| {
+        format!("{what}: {name_a} has {}, {name_b} has {}", or_none(one), or_none(other))
+    };
+    let apart = apart(a, b).map(|(one, other)| note("a cache line between two processors", &one, &other));
+    differ.map(|(what, one, other)| note(what, &one, &other)).chain(apart).collect()
 }
 
-/// How far the processors of A and of B were from each other, if that differs by much.
-fn apart(a: &Report, b: &Report) -> Option<String> {
+/// How far the processors of both were from each other, if that differs by much.
+fn apart(a: &Report, b: &Report) -> Option<(String, String)> {
     let (one, other) = a.machine.distance_ns.zip(b.machine.distance_ns)?;
     let differ = one.max(other) > APART * one.min(other);
-    differ.then(|| format!("a cache line between two processors: A has {one:.0} ns, B has {other:.0} ns"))
+    differ.then(|| (format!("{one:.0} ns"), format!("{other:.0} ns")))
 }
 
 fn or_none(text: &str) -> &str {
@@ -59,14 +79,14 @@ fn command(report: &Report) -> String {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a number of processors")]
-fn disturbed(name: &str, report: &Report) -> impl Iterator<Item = String> {
+fn disturbed((name, report): Named<'_>) -> Vec<String> {
     let machine = &report.machine;
     let busy = (machine.load > machine.processors as f64 / 2.0)
         .then(|| format!("{name} began on a busy machine (load {:.1})", machine.load));
     let stolen = (machine.steal_percent > steal::MOST).then(|| {
         format!("{name} was disturbed ({:.0} % of the processors' time stolen)", machine.steal_percent)
     });
-    busy.into_iter().chain(stolen)
+    busy.into_iter().chain(stolen).collect()
 }
 
 #[cfg(test)]
@@ -100,5 +120,10 @@ mod tests {
         ] {
             assert!(notes.contains(words), "{words}: {notes}");
         }
+        let all = notes_of_all(&[a.clone(), a, b]).join("\n");
+        for words in ["kernel: result 1 has", "result 3 has 260 ns", "result 3 was disturbed"] {
+            assert!(all.contains(words), "{words}: {all}");
+        }
+        assert!(!all.contains("result 2"), "{all}");
     }
 }
