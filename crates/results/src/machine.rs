@@ -20,7 +20,7 @@ pub struct Machine {
     /// Whether idle processors were kept from sleep states.
     #[serde(default)]
     pub awake: bool,
-    /// Half a cache line's round trip between two processors, as it was in turns, ns; `None` if that is not known.
+    /// Half a cache line's round trip between two processors, the median of those behind turns, ns; `None` if that is not known.
     #[serde(default)]
     pub distance_ns: Option<f64>,
 }

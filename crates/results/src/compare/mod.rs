@@ -139,7 +139,7 @@ impl Comparison {
             least: settings.least,
             metrics: both.into_iter().zip(found).map(metric).collect(),
             only: only.map(|only| only.iter().map(name).collect()),
-            notes: surroundings::notes(a, b),
+            notes: surroundings::notes(&[("A", a), ("B", b)]),
         }
     }
 

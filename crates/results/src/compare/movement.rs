@@ -81,7 +81,9 @@ impl Movement {
         }
         let overall = Overall::all(&ratios);
         ratios.sort_by(|a, b| b.moves.total_cmp(&a.moves));
-        let notes = surroundings::notes_of_all(reports);
+        let called: Vec<String> = (1..=reports.len()).map(|number| format!("result {number}")).collect();
+        let named: Vec<_> = called.iter().map(String::as_str).zip(reports).collect();
+        let notes = surroundings::notes(&named);
         Self { titles, limit, ratios, overall, only, notes }
     }
 

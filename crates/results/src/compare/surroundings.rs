@@ -10,23 +10,15 @@ const WHERE_TO: [&str; 2] = ["--out", "--markdown"];
 /// Factor by which distances of processors differ if they tell.
 const APART: f64 = 1.6;
 
-/// A note for each thing in which the surroundings of two results differ, and for each that was disturbed.
-pub(super) fn notes(a: &Report, b: &Report) -> Vec<String> {
-    let [a, b] = [("A", a), ("B", b)];
-    [difference(a, b), disturbed(a), disturbed(b)].concat()
-}
-
-/// The same of all these results, which are called by their numbers, from 1: each beside the first.
-pub(super) fn notes_of_all(reports: &[Report]) -> Vec<String> {
-    let names: Vec<String> = (1..=reports.len()).map(|number| format!("result {number}")).collect();
-    let named: Vec<Named<'_>> = names.iter().map(String::as_str).zip(reports).collect();
-    let Some((first, others)) = named.split_first() else { return Vec::new() };
-    let differ = others.iter().flat_map(|&other| difference(*first, other));
-    differ.chain(named.iter().flat_map(|&one| disturbed(one))).collect()
-}
-
 /// A result, and what it is called.
-type Named<'a> = (&'a str, &'a Report);
+pub(super) type Named<'a> = (&'a str, &'a Report);
+
+/// A note for each thing in which the surroundings of a result differ from the first one's, and for each result that was disturbed.
+pub(super) fn notes(results: &[Named<'_>]) -> Vec<String> {
+    let Some((&first, others)) = results.split_first() else { return Vec::new() };
+    let differ = others.iter().flat_map(|&other| difference(first, other));
+    differ.chain(results.iter().flat_map(|&one| disturbed(one))).collect()
+}
 
 /// A note for each thing in which the surroundings of two results differ.
 fn difference((name_a, a): Named<'_>, (name_b, b): Named<'_>) -> Vec<String> {
@@ -101,14 +93,15 @@ mod tests {
             ["/x/crosslane", "perf", "--quick", "--json", "--out", "a.json"].map(str::to_owned).to_vec();
         let mut b = a.clone();
         b.command = ["crosslane", "perf", "--out=b.json", "--quick"].map(str::to_owned).to_vec();
-        assert_eq!(notes(&a, &b), Vec::<String>::new());
+        assert_eq!(notes(&[("A", &a), ("B", &b)]), Vec::<String>::new());
         b.machine.kernel = "6.1".to_owned();
         b.machine.steal_percent = 9.0;
         b.machine.awake = true;
         (a.machine.distance_ns, b.machine.distance_ns) = (Some(42.0), Some(260.0));
         b.command.push("--runs=3".to_owned());
         b.programs.insert("iperf3".to_owned(), "3.12".to_owned());
-        let notes = notes(&a, &b).join("\n");
+        let all = notes(&[("1", &a), ("2", &a), ("3", &b)]).join("\n");
+        let notes = notes(&[("A", &a), ("B", &b)]).join("\n");
         for words in [
             "kernel: A has",
             "B has 6.1",
@@ -120,10 +113,9 @@ mod tests {
         ] {
             assert!(notes.contains(words), "{words}: {notes}");
         }
-        let all = notes_of_all(&[a.clone(), a, b]).join("\n");
-        for words in ["kernel: result 1 has", "result 3 has 260 ns", "result 3 was disturbed"] {
+        for words in ["kernel: 1 has", "3 has 260 ns", "3 was disturbed"] {
             assert!(all.contains(words), "{words}: {all}");
         }
-        assert!(!all.contains("result 2"), "{all}");
+        assert!(!all.contains("2 has") && !all.contains("2 was"), "{all}");
     }
 }
