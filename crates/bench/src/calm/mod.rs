@@ -23,8 +23,8 @@ const AGAIN: u32 = 2;
 const NUDGE: Duration = Duration::from_millis(2);
 /// How long that is tried before a turn.
 const WAIT: Duration = Duration::from_millis(500);
-/// Processors move within seconds: a turn as long as this would have to be taken again and again.
-const LONG: Duration = Duration::from_secs(1);
+/// Processors move every few seconds: a turn as long as this would have to be taken again and again.
+const LONG: Duration = Duration::from_secs(3);
 /// Which part of the turns' own time may be spent on top of it, waiting and taking turns again: one of so many.
 const PART: u32 = 8;
 /// What may be spent before there were turns.
