@@ -67,6 +67,7 @@ test=(
     "musl-gcc musl-tools"
     "podman podman"
     "runc runc"
+    "chromium chromium"
 )
 vm=(
     # An image of the headers' version is downloaded, so that it must be one that the archive still has.

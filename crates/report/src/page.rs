@@ -164,7 +164,7 @@ fn table(id: &str, chart: &Chart) -> Markup {
     let Some((head, rows)) = chart.table.split_first() else { return html! {} };
     html! {
         // A table wider than the screen is scrolled, by the keyboard too.
-        div.wide role="region" tabindex="0" aria-label=(name) {
+        div.wide role="group" tabindex="0" aria-label=(name) {
             table id={ (id) "-table" } {
                 caption { (name) }
                 thead { tr { @for cell in head { th scope="col" { (visible(cell)) } } } }
