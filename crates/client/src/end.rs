@@ -32,7 +32,7 @@ use crate::Grant;
 use crate::offload::Offload;
 use crate::segments::Next;
 use crate::shared::{Shared, SharedState};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32};
 use crosslane_shm::account::{self, Function};
 use crosslane_shm::buffer::Located;
@@ -376,6 +376,11 @@ impl CircuitEnd {
         arm::flight_ns(segments.posted_out_ns, segments.posted_in_ns)
     }
 
+    /// By which both ends name the stream in wakes: [`Tuple::name`].
+    pub fn name(&self) -> u32 {
+        self.tuple.name()
+    }
+
     /// State of the receiving direction.
     #[inline]
     pub fn rx(&self) -> Direction {
@@ -521,10 +526,19 @@ impl CircuitEnd {
     }
 }
 
+/// Edges that this process has counted, of all its ends.
+static EDGES: AtomicU32 = AtomicU32::new(0);
+
+/// A number that changes when a call of this process on any end finds no room, or is kept from the ring: edges that no wake tells.
+pub fn edges() -> u32 {
+    EDGES.load(Acquire)
+}
+
 /// Counts one more edge.
 #[cold]
 fn note(edges: &AtomicU32) {
     edges.fetch_add(1, Relaxed);
+    EDGES.fetch_add(1, Release);
 }
 
 fn direction(word: &AtomicU32) -> Direction {

@@ -17,5 +17,5 @@ pub mod shared;
 
 pub use end::apart;
 pub use end::ready::{self, Ready};
-pub use end::{BufferError, CircuitEnd, Daemon, End, Failure, ResumeError, Transferred};
+pub use end::{BufferError, CircuitEnd, Daemon, End, Failure, ResumeError, Transferred, edges};
 pub use session::{Grant, Session, SessionError};

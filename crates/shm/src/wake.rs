@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!   waker A: own socket ---\                       SOCK_DGRAM, AF_UNIX
-//!   waker B: own socket ----+--> [filter: the word] --> the sleeper's socket: polled, drained, content ignored
+//!   waker B: own socket ----+--> [filter: the word] --> the sleeper's socket: polled, drained
 //! ```
 //! A sleeper polls a datagram socket, its *wake event* ([`Receiver`]). Each process that may wake the sleeper holds
 //! another socket, connected to that one ([`Waker`]), which no other process holds. So
 //! - no wake blocks: each send has the flag `MSG_DONTWAIT`, and does not depend on `O_NONBLOCK`, which others could clear;
 //! - no waker can take away, close or redirect another waker's wakes: it has only its own socket;
 //! - no other process can wake: a filter on the sleeper's socket drops, before they are queued, all datagrams but those
-//!   of 16 bytes with the event's random word;
+//!   of 16 bytes with the event's random word. A wake may name a stream, to spare the sleeper a look at all others; whoever names another
+//!   one than its own has the sleeper look there in vain, and its own stream wait;
 //! - no descriptors arrive: Linux 6.16 and newer refuse them; on older kernels another thread closes them.
 //!
 //! Over a bridge there is no socket to hand out: the waker holds a *bell*, a descriptor of the kernel module (`crosslane_ntb`). A write to it
@@ -30,12 +31,15 @@ use rustix::net::{
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 
-/// Length of a wake, bytes: eight zeros, so that no other protocol takes the datagram for a message of its own, and the word.
+/// Length of a wake, bytes: four zeros, so that no other protocol takes the datagram for a message of its own, the name of a stream or
+/// zeros, and the word.
 const LEN: usize = 16;
+/// No name: the sleeper is to look at everything.
+pub const NOBODY: u32 = 0;
 /// Most wakes that one [`clear`] takes; if more are queued, the socket stays readable and the sleeper looks once more.
 const BATCH: usize = 8;
-/// Most wakes that [`Receiver::discard`] takes; the queue is shorter as a rule.
-const DISCARDED: usize = 1024;
+/// Most wakes that [`Receiver::discard`] and [`take_names`] take; the queue is shorter as a rule.
+const MANY: usize = 1024;
 /// Most descriptors of one datagram, the kernel's `SCM_MAX_FD`.
 const MAX_DESCRIPTORS: usize = 253;
 /// `SO_PASSRIGHTS`, of Linux 6.16: 0 = senders cannot attach descriptors.
@@ -112,7 +116,7 @@ impl Receiver {
 
     /// Wakes the sleeper, through the sleeper's own socket. Never blocks.
     pub fn wake(&self) {
-        wake_self(self.socket.as_fd(), &self.address, self.word);
+        wake_self(self.socket.as_fd(), &self.address, self.word, NOBODY);
     }
 
     /// Wakes all threads that poll this socket edge-triggered (`EPOLLET`) and never [`Self::clear`] it; only the process
@@ -134,7 +138,7 @@ impl Receiver {
 
     /// Closes the socket. On kernels that let wakers attach descriptors, another thread closes the descriptors that are queued.
     pub fn discard(self) {
-        let _ = (0..DISCARDED).take_while(|_| take_as_may_be(self.socket.as_fd())).count();
+        let _ = (0..MANY).map_while(|_| take_as_may_be(self.socket.as_fd())).count();
     }
 
     /// The socket's address, valid in its network namespace ([`connect`]).
@@ -172,7 +176,12 @@ impl Waker {
 
     /// Wakes the sleeper; `false` if its socket is closed, or the cable of its bell was cut. Never blocks.
     pub fn wake(&self) -> bool {
-        wake(self.descriptor.as_fd(), self.word, self.by)
+        self.wake_for(NOBODY)
+    }
+
+    /// As [`Self::wake`], for the stream of this name.
+    pub fn wake_for(&self, name: u32) -> bool {
+        wake(self.descriptor.as_fd(), self.word, self.by, name)
     }
 
     /// The word that this waker sends.
@@ -231,23 +240,36 @@ pub fn connect(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// As [`Waker::wake`].
-pub fn wake(waker: BorrowedFd<'_>, word: u64, by: By) -> bool {
-    let message = message(word);
+/// As [`Waker::wake_for`].
+pub fn wake(waker: BorrowedFd<'_>, word: u64, by: By, name: u32) -> bool {
+    let message = message(name, word);
     told(match by {
         By::Send => send(waker, &message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
         By::Write => rustix::io::write(waker, &message),
     })
 }
 
-/// As [`Receiver::wake`].
-pub fn wake_self(socket: BorrowedFd<'_>, address: &SocketAddrUnix, word: u64) -> bool {
-    told(sendto(socket, &message(word), SendFlags::DONTWAIT | SendFlags::NOSIGNAL, address))
+/// As [`Receiver::wake`], for the stream of this name.
+pub fn wake_self(socket: BorrowedFd<'_>, address: &SocketAddrUnix, word: u64, name: u32) -> bool {
+    told(sendto(socket, &message(name, word), SendFlags::DONTWAIT | SendFlags::NOSIGNAL, address))
+}
+
+/// How many wakes of one waker the sleeper's queue takes: fills it, and empties it again, so that wakes which came meanwhile may be lost.
+/// Where fewer are queued, none was dropped.
+///
+/// # Errors
+/// There are no descriptors left, or the sleeper's socket is of another network namespace.
+pub fn capacity(socket: BorrowedFd<'_>, address: &SocketAddrUnix, word: u64) -> Result<usize, Errno> {
+    // By a socket of its own: what the sleeper's own one sends to itself is not bounded.
+    let (waker, wake) = (connect(address)?, message(NOBODY, word));
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let room = (0..MANY).take_while(|_| send(&waker, &wake, flags).is_ok()).count();
+    Ok((0..room).map_while(|_| take_as_may_be(socket)).count())
 }
 
 /// As [`Receiver::clear`].
 pub fn clear(socket: BorrowedFd<'_>) -> bool {
-    (0..BATCH).take_while(|_| take_as_may_be(socket)).count() > 0
+    (0..BATCH).map_while(|_| take_as_may_be(socket)).count() > 0
 }
 
 /// As [`clear`], by `read`: for processes that may no longer call `recv`.
@@ -255,12 +277,23 @@ pub fn clear_by_read(socket: BorrowedFd<'_>) -> bool {
     (0..BATCH).take_while(|_| rustix::io::read(socket, &mut [0; LEN]).is_ok()).count() > 0
 }
 
+/// As [`clear`], but takes all wakes, and calls `named` with the name in each, which may be [`NOBODY`] and is whatever the waker says.
+/// Returns how many there were.
+pub fn take_names(socket: BorrowedFd<'_>, named: impl FnMut(u32)) -> usize {
+    (0..MANY).map_while(|_| take_as_may_be(socket)).map(named).count()
+}
+
 fn told(outcome: Result<usize, Errno>) -> bool {
     matches!(outcome, Ok(_) | Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM))
 }
 
-fn message(word: u64) -> [u8; LEN] {
-    u128::from(word).to_be_bytes()
+fn message(name: u32, word: u64) -> [u8; LEN] {
+    (u128::from(name) << 64 | u128::from(word)).to_be_bytes()
+}
+
+fn name_in(message: [u8; LEN]) -> u32 {
+    let [_, _, _, _, n0, n1, n2, n3, ..] = message;
+    u32::from_be_bytes([n0, n1, n2, n3])
 }
 
 fn random() -> Result<u64, Errno> {
@@ -274,21 +307,25 @@ fn new_socket() -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
 }
 
-fn take_as_may_be(socket: BorrowedFd<'_>) -> bool {
+/// Takes a wake; the name in it.
+fn take_as_may_be(socket: BorrowedFd<'_>) -> Option<u32> {
     if takes_descriptors(socket) { take_all(socket) } else { take(socket) }
 }
 
-fn take(socket: BorrowedFd<'_>) -> bool {
-    recv(socket, &mut [0; LEN], RecvFlags::DONTWAIT).is_ok()
+fn take(socket: BorrowedFd<'_>) -> Option<u32> {
+    let mut message = [0; LEN];
+    recv(socket, &mut message, RecvFlags::DONTWAIT).ok()?;
+    Some(name_in(message))
 }
 
 /// Takes a wake and the descriptors that came with it. Closing the last descriptor of a file may block (a lingering
 /// socket), so another thread closes them.
-fn take_all(socket: BorrowedFd<'_>) -> bool {
+fn take_all(socket: BorrowedFd<'_>) -> Option<u32> {
+    let mut message = [0; LEN];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let taken = recvmsg(socket, &mut [IoSliceMut::new(&mut [0; LEN])], &mut control, flags).is_ok();
+    let taken = recvmsg(socket, &mut [IoSliceMut::new(&mut message)], &mut control, flags).is_ok();
     let rights = |message| match message {
         RecvAncillaryMessage::ScmRights(rights) => Some(rights),
         _ => None,
@@ -298,7 +335,7 @@ fn take_all(socket: BorrowedFd<'_>) -> bool {
         let closing = std::thread::Builder::new().name("discard".into());
         let _ = closing.spawn(move || drop(sent));
     }
-    taken
+    taken.then(|| name_in(message))
 }
 
 /// Whether this kernel lets wakers attach descriptors; asked once.
@@ -379,9 +416,27 @@ mod tests {
         assert!(is_readable(&receiver) && receiver.clear() && !is_readable(&receiver));
         receiver.wake();
         assert!(is_readable(&receiver) && receiver.clear() && !is_readable(&receiver));
-        assert!(wake(waker.as_fd(), waker.word(), By::Write) && clear_by_read(receiver.as_fd()));
+        assert!(wake(waker.as_fd(), waker.word(), By::Write, 5) && clear_by_read(receiver.as_fd()));
         drop(receiver);
         assert!(!waker.wake(), "the sleeper is gone");
+    }
+
+    #[test]
+    fn wake_names_streams_and_the_queue_takes_so_many() {
+        let receiver = Receiver::new().unwrap();
+        let waker = receiver.waker().unwrap();
+        let room = capacity(receiver.as_fd(), receiver.address(), receiver.word()).unwrap();
+        assert!(room > 0 && !is_readable(&receiver), "{room}");
+        for name in [7, u32::MAX, NOBODY] {
+            assert!(waker.wake_for(name));
+        }
+        let mut names = Vec::new();
+        assert_eq!(take_names(receiver.as_fd(), |name| names.push(name)), 3);
+        assert_eq!(names, [7, u32::MAX, NOBODY]);
+        for name in 0..2000 {
+            assert!(waker.wake_for(name));
+        }
+        assert!(take_names(receiver.as_fd(), |_| {}) >= room, "some were dropped");
     }
 
     #[test]
@@ -409,10 +464,10 @@ mod tests {
         let receiver = Receiver::new().unwrap();
         let stranger = new_socket().unwrap();
         rustix::net::connect(&stranger, &receiver.address).unwrap();
-        for bytes in [&[0; LEN][..], &[0; 1], &[7; 4000], &message(receiver.word ^ 1), &[0; 0]] {
+        for bytes in [&[0; LEN][..], &[0; 1], &[7; 4000], &message(0, receiver.word ^ 1), &[0; 0]] {
             let _ = send(&stranger, bytes, SendFlags::DONTWAIT);
         }
-        let longer = [&message(receiver.word)[..], &[0]].concat();
+        let longer = [&message(0, receiver.word)[..], &[0]].concat();
         let _ = send(&stranger, &longer, SendFlags::DONTWAIT);
         assert!(!is_readable(&receiver));
     }
@@ -424,7 +479,7 @@ mod tests {
         let elsewhere = Receiver::new().unwrap();
         rustix::net::connect(&hostile, &elsewhere.address).unwrap();
         rustix::net::shutdown(&hostile, rustix::net::Shutdown::Both).unwrap();
-        assert!(!take(hostile.as_fd()), "nothing to steal");
+        assert!(take(hostile.as_fd()).is_none(), "nothing to steal");
         assert!(!is_readable(&receiver));
         assert!(honest.wake() && is_readable(&receiver) && receiver.clear());
         drop(hostile);
@@ -440,7 +495,7 @@ mod tests {
             let mut control = SendAncillaryBuffer::new(&mut space);
             let rights = [fd];
             control.push(SendAncillaryMessage::ScmRights(&rights));
-            sendmsg(&waker, &[IoSlice::new(&message(waker.word))], &mut control, SendFlags::DONTWAIT)
+            sendmsg(&waker, &[IoSlice::new(&message(NOBODY, waker.word))], &mut control, SendFlags::DONTWAIT)
         };
         let (read, write) = rustix::pipe::pipe().unwrap();
         if takes_descriptors(receiver.as_fd()) {
@@ -452,7 +507,7 @@ mod tests {
         set(&receiver, SO_PASSRIGHTS, &1_i32).ok();
         assert!(attach(write.as_fd()).is_ok());
         drop(write);
-        assert!(take_all(receiver.as_fd()) && !take_all(receiver.as_fd()));
+        assert!(take_all(receiver.as_fd()).is_some() && take_all(receiver.as_fd()).is_none());
         assert_eq!(rustix::io::read(&read, &mut [0; 1]), Ok(0), "it was closed");
     }
 

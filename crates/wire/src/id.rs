@@ -2,7 +2,7 @@
 
 use core::fmt;
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
@@ -94,6 +94,24 @@ pub struct Tuple {
     pub client: SocketAddr,
     /// Address and port of the side that called `listen`.
     pub server: SocketAddr,
+}
+
+impl Tuple {
+    /// A number by which each end names the stream to the other one's sleepers: the same at both ends, never 0, and not of this stream
+    /// alone (FNV-1a of the addresses and ports).
+    pub fn name(&self) -> u32 {
+        let mut hash = 0x811c_9dc5_u32;
+        for address in [self.client, self.server] {
+            let ip = match address.ip().to_canonical() {
+                IpAddr::V4(ip) => u128::from(u32::from(ip)),
+                IpAddr::V6(ip) => u128::from(ip),
+            };
+            for byte in ip.to_be_bytes().into_iter().chain(address.port().to_be_bytes()) {
+                hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+            }
+        }
+        hash.max(1)
+    }
 }
 
 impl fmt::Display for Tuple {

@@ -61,7 +61,7 @@ impl CircuitEnd {
         };
         if bytes < wanted {
             if !self.can_grow() {
-                sending.blocked.fetch_add(1, Relaxed);
+                note(&sending.blocked);
             }
             if bytes == 0 {
                 return Err(Failure::WouldBlock);
@@ -83,7 +83,7 @@ impl CircuitEnd {
         self.may_send(Kind::Data)?;
         let goes_on = self.is_steady() || self.may_go_on(tid, LockHeld::Sending)?;
         if !(goes_on && self.take_back_open(tid)?) {
-            self.shared.sending.blocked.fetch_add(1, Relaxed);
+            note(&self.shared.sending.blocked);
             return Err(Failure::WouldBlock);
         }
         if self.gone() {

@@ -47,8 +47,8 @@ pub trait Waking {
     /// Prepares a waker that is new, to be kept.
     fn keep(&self, waker: Waker) -> Self::Waker;
 
-    /// Wakes the sleeper; `false` if it is gone. Never blocks.
-    fn ring(&self, waker: &Self::Waker) -> bool;
+    /// Wakes the sleeper for the stream of this name; `false` if it is gone. Never blocks.
+    fn ring(&self, waker: &Self::Waker, name: u32) -> bool;
 
     /// A waker was forgotten; another thread may be about to ring it.
     fn retire(&self, waker: Self::Waker) {
@@ -60,9 +60,9 @@ pub trait Waking {
         0
     }
 
-    /// Wakes a sleeper of this very process; `false` if it is none.
-    fn wake_own(&self, waiter: WaiterId) -> bool {
-        let _ = waiter;
+    /// Wakes a sleeper of this very process for the stream of this name; `false` if it is none.
+    fn wake_own(&self, waiter: WaiterId, name: u32) -> bool {
+        let _ = (waiter, name);
         false
     }
 }
@@ -72,7 +72,7 @@ pub trait Waking {
 pub fn wake(waking: &impl Waking, end: &CircuitEnd, waiter: WaiterId) {
     end.shared().counters.wakes.fetch_add(1, Relaxed);
     // Both ends inside one host count the same waiters, so it may be one of ours: then nobody needs to be asked.
-    if end.peer().ip() == end.local().ip() && waking.wake_own(waiter) {
+    if end.peer().ip() == end.local().ip() && waking.wake_own(waiter, end.name()) {
         return;
     }
     let owner = Owner {
@@ -96,7 +96,7 @@ pub fn wake(waking: &impl Waking, end: &CircuitEnd, waiter: WaiterId) {
     let known = waking.with(|wakers| wakers.known(&owner)).flatten();
     match known.or_else(find) {
         Some(Known::Queued(number)) => return end.wake_queued(number),
-        Some(Known::Own(waker)) if waking.ring(&waker) => return,
+        Some(Known::Own(waker)) if waking.ring(&waker, end.name()) => return,
         Some(Known::Own(_)) => {
             // Its sleeper is gone.
             let known = waking.with(|wakers| wakers.forget(&owner)).flatten();
@@ -162,8 +162,8 @@ impl Waking for Mutex<Wakers<Arc<Waker>>> {
         Arc::new(waker)
     }
 
-    fn ring(&self, waker: &Arc<Waker>) -> bool {
-        waker.wake()
+    fn ring(&self, waker: &Arc<Waker>, name: u32) -> bool {
+        waker.wake_for(name)
     }
 }
 

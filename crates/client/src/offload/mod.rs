@@ -241,7 +241,7 @@ impl Offload {
 
     fn wake(&self, way: Way) {
         let (waker, word) = self.wakers[way as usize];
-        wake::wake(waker, word, wake::By::Send);
+        wake::wake(waker, word, wake::By::Send, wake::NOBODY);
     }
 
     fn take_slot(&self, way: Way) -> Option<usize> {

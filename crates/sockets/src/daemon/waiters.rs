@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use crosslane_client::link::wakers::{self, Wakers, Waking};
 use crosslane_client::{CircuitEnd, Session};
 use crosslane_shm::lock::{Guard, Locked};
-use crosslane_shm::wake::{self, By, Waker};
+use crosslane_shm::wake::{self, By, NOBODY, Waker};
 use crosslane_wire::WaiterId;
 use crosslane_wire::local::Request;
 use rustix::fd::RawFd;
@@ -115,9 +115,24 @@ impl Waiter {
         self.session == process::sessions()
     }
 
-    /// Wakes it from within this process.
-    pub fn wake(&self) {
-        wake_own(self.id);
+    /// Wakes it from within this process, for the stream of this name.
+    pub fn wake(&self, name: u32) {
+        wake_own(self.id, name);
+    }
+
+    /// Takes all rings that were not waited for, and calls `named` with the name of the stream in each. Returns how many there were.
+    /// Never blocks.
+    pub fn take_names(&self, named: impl FnMut(u32)) -> usize {
+        wake::take_names(fd::borrow(self.fd), named)
+    }
+
+    /// How many rings are kept until they are taken; 0 if that cannot be told. Rings that come meanwhile may be lost.
+    pub fn capacity(&self) -> usize {
+        let count = |sleepers: &mut Sleepers| {
+            let made = sleepers.made.get(&self.id.0)?;
+            wake::capacity(fd::borrow(made.fd), &made.address, made.word).ok()
+        };
+        if program::sandboxed() { 0 } else { with(count).flatten().unwrap_or(0) }
     }
 
     /// Takes back rings that were not waited for. Never blocks.
@@ -133,10 +148,12 @@ impl Waiter {
 
 impl Made {
     /// Wakes the sleeper. With the lock held, so that nobody closes it meanwhile.
-    fn wake(&self) -> bool {
+    fn wake(&self, name: u32) -> bool {
         match self.confined {
-            _ if !program::sandboxed() => wake::wake_self(fd::borrow(self.fd), &self.address, self.word),
-            Some(waker) => wake::wake(fd::borrow(waker), self.word, By::Write),
+            _ if !program::sandboxed() => {
+                wake::wake_self(fd::borrow(self.fd), &self.address, self.word, name)
+            }
+            Some(waker) => wake::wake(fd::borrow(waker), self.word, By::Write, name),
             None => false,
         }
     }
@@ -167,14 +184,15 @@ pub fn ring(end: &CircuitEnd, waiter: WaiterId) {
     wakers::wake(&Ours, end, waiter);
 }
 
-/// Wakes a sleeper, if it is one of this process.
-pub fn wake_own(waiter: WaiterId) -> bool {
-    waiter.0 != 0 && with(|sleepers| sleepers.made.get(&waiter.0).is_some_and(Made::wake)).unwrap_or(false)
+/// Wakes a sleeper for the stream of this name, if it is one of this process.
+pub fn wake_own(waiter: WaiterId, name: u32) -> bool {
+    let wake = |sleepers: &mut Sleepers| sleepers.made.get(&waiter.0).is_some_and(|made| made.wake(name));
+    waiter.0 != 0 && with(wake).unwrap_or(false)
 }
 
 /// Wakes a sleeper at this end, of this process or of another one that shares the end.
 pub fn wake_here(end: &Held, waiter: WaiterId) {
-    if waiter.0 != 0 && !wake_own(waiter) {
+    if waiter.0 != 0 && !wake_own(waiter, end.name()) {
         process::tell(&Request::WakeHere { circuit: end.circuit(), token: end.token(), waiter });
     }
 }
@@ -214,7 +232,7 @@ fn wake_queue(end: &Held) {
     with(|sleepers| {
         let here = sleepers.queue.iter().filter(|(at, _)| *at == end.index);
         for made in here.filter_map(|(_, queued)| sleepers.made.get(&queued.0)) {
-            made.wake();
+            made.wake(NOBODY);
         }
     });
 }
@@ -260,10 +278,10 @@ impl Waking for Ours {
         KnownWaker { fd: internal_fds::hide(waker.into_fd()), word, by }
     }
 
-    fn ring(&self, waker: &KnownWaker) -> bool {
+    fn ring(&self, waker: &KnownWaker, name: u32) -> bool {
         // Nobody but this process holds a socket. One that was forgotten a moment ago is still open.
         let by = if program::sandboxed() { By::Write } else { waker.by };
-        wake::wake(fd::borrow(waker.fd), waker.word, by)
+        wake::wake(fd::borrow(waker.fd), waker.word, by, name)
     }
 
     fn retire(&self, waker: KnownWaker) {
@@ -279,8 +297,8 @@ impl Waking for Ours {
         process::sessions()
     }
 
-    fn wake_own(&self, waiter: WaiterId) -> bool {
-        wake_own(waiter)
+    fn wake_own(&self, waiter: WaiterId, name: u32) -> bool {
+        wake_own(waiter, name)
     }
 }
 

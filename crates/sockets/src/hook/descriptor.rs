@@ -166,6 +166,7 @@ fn same(fd: c_int, copy: c_int) {
         // In a child of `vfork`: it may be meant for what the child executes.
         if let Some(end) = table::stream(fd) {
             end_of_life::lent(&end);
+            epoll::shared();
         }
         return;
     }

@@ -12,6 +12,7 @@ use super::hook;
 use crate::descriptors::table::{self, Entry, Held, Kind};
 use crate::kernel::{fault, program, real, sockopt};
 use crate::socket::end_of_life;
+use crate::waiting::epoll;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::pid_t;
@@ -73,6 +74,7 @@ hook! {
     fn posix_spawn_file_actions_adddup2(actions: *mut c_void, fd: c_int, to: c_int) -> c_int |kernel| {
         if let Some(end) = table::stream(fd) {
             end_of_life::lent(&end);
+            epoll::shared();
             LENT.store(true, Relaxed);
         }
         kernel()
@@ -165,6 +167,7 @@ fn lend(kept: &[c_int]) {
             && let Some(end) = table::at(index)
         {
             end_of_life::lent(&end);
+            epoll::shared();
         }
     }
 }

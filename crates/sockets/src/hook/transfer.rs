@@ -6,6 +6,7 @@ use crate::calls::io;
 use crate::descriptors::table::{self, Held, Kind};
 use crate::kernel::{real, scratch, sockopt, user};
 use crate::socket::end_of_life;
+use crate::waiting::epoll;
 use core::ffi::{c_int, c_long, c_uint};
 use libc::{msghdr, off_t, size_t, ssize_t};
 use std::io::IoSlice;
@@ -76,9 +77,10 @@ pub fn descriptors_leave(message: *const msghdr) {
     }
     header.msg_control = control.as_mut_ptr().cast();
     // SAFETY: our own copy.
-    unsafe { passed(&raw const header) }
-        .filter_map(table::stream)
-        .for_each(|end| end_of_life::referred(&end));
+    unsafe { passed(&raw const header) }.filter_map(table::stream).for_each(|end| {
+        end_of_life::referred(&end);
+        epoll::shared();
+    });
 }
 
 /// The descriptors in a message's `SCM_RIGHTS`.

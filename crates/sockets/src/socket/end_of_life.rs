@@ -7,6 +7,7 @@ use crate::kernel::{clock, fd, program, real, sockopt, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crosslane_client::Failure;
+use crosslane_shm::wake::NOBODY;
 use crosslane_stream::{Direction, Side};
 use crosslane_wire::WaiterId;
 use std::time::Duration;
@@ -23,8 +24,8 @@ fn end_by(held: &Held, release: impl FnOnce() -> bool) -> bool {
     let unread = last_anywhere && finish(held);
     if release() {
         let waiting = &held.shared().waiting;
-        waiters::wake_own(WaiterId(waiting.data.load(Relaxed)));
-        waiters::wake_own(WaiterId(waiting.room.load(Relaxed)));
+        waiters::wake_own(WaiterId(waiting.data.load(Relaxed)), NOBODY);
+        waiters::wake_own(WaiterId(waiting.room.load(Relaxed)), NOBODY);
     }
     unread
 }

@@ -47,7 +47,7 @@ impl End {
         let Progress { wanted, done: bytes } = progress;
         if bytes < wanted {
             if !self.can_grow() {
-                self.first.shared.sending.blocked.fetch_add(1, Relaxed);
+                note(&self.first.shared.sending.blocked);
             }
             if bytes == 0 {
                 return Err(Failure::WouldBlock);

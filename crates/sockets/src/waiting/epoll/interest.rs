@@ -1,7 +1,8 @@
 //! One stream in one set: what the program wants to know of it, and what was reported.
 
 use super::bits::{ALWAYS, ERR, ET, HUP, IN, ONESHOT, OUT, PRI, QUIET, RDHUP, bit};
-use crate::descriptors::table::Held;
+use super::cold::Looked;
+use crate::descriptors::table::{self, Held};
 use crate::kernel::thread::tid;
 use crate::waiting::wait;
 use core::ffi::c_int;
@@ -52,6 +53,8 @@ pub struct Interest {
     armed_room: bool,
     /// The generation of the circuit in which room was last asked for, unless a wake came since.
     asked_room: Option<u32>,
+    /// When there was news, or the stream was not to become cold, in time of looks.
+    pub(super) since: Looked,
 }
 
 impl Interest {
@@ -81,6 +84,7 @@ impl Interest {
             armed: None,
             armed_room: false,
             asked_room: None,
+            since: Looked::default(),
         }
     }
 
@@ -154,6 +158,25 @@ impl Interest {
         self.armed = None;
         self.armed_room = false;
         self.asked_room = None;
+    }
+
+    /// A wake has named it: the far side must be asked again.
+    pub fn named(&mut self) {
+        self.armed = None;
+        self.asked_room = None;
+    }
+
+    /// Asks the far side for wakes and looks once more: `true` if nothing is there, so that it rings by name for whatever comes from
+    /// now on. See [`super::cold`].
+    pub fn cool(&mut self, waiter: WaiterId, again: bool, requests: &mut Armed<Instant>) -> bool {
+        if self.asleep {
+            return true;
+        }
+        let may = self.held.in_flight_ns() == 0
+            && self.held.twin().is_none()
+            && is_receiving(&self.held)
+            && self.held.shared().counters.refs.load(Relaxed) <= table::descriptors(&self.held);
+        may && self.arm(waiter, again, requests) && self.is_idle()
     }
 
     /// The events to report now; 0 is none. One load or two if nothing happened.

@@ -11,12 +11,15 @@
 //!                                   +- the session with the daemon: its end
 //!   shadow (memory) ------------------ interests in streams: readiness comes from the rings
 //! ```
+//! In a set of many streams those without news are [`cold`]: a look passes over them until a wake names them.
+//!
 //! The inner set makes the program's set readable when a stream has news, so a program that sleeps in the kernel, or
 //! polls the set's descriptor from elsewhere, wakes up. Its events carry [`events::tag`] and are never reported.
 
 mod bits;
 mod candidate;
 mod carrier;
+mod cold;
 mod control;
 #[allow(unsafe_code, reason = "the program's array, which may end before the program says")]
 mod events;
@@ -34,6 +37,7 @@ use crate::descriptors::table::{self, Held, Kind};
 use core::ffi::c_int;
 use crosslane_shm::lock::Guard;
 
+pub use cold::shared;
 pub use control::control;
 pub use events::{Call, Events};
 pub use set::Prepared;
@@ -94,6 +98,7 @@ pub fn closed(fd: c_int) {
 
 /// Before `fork`: waits a bounded time until no thread is in the middle of a change of a set.
 pub fn before_fork() -> Vec<Guard<'static>> {
+    shared();
     let mut guards = registry::before_fork();
     guards.extend(candidate::before_fork());
     guards

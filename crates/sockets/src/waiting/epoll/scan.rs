@@ -1,15 +1,18 @@
 //! One look at all interests of a set: which streams are ready, in the order in which they became so.
 
+use super::cold::{self, Round, Upheavals};
 use super::interest::Interest;
 use super::set::State;
 use super::{events::Events, order};
 use crate::descriptors::table::Held;
 use crate::kernel::thread::tid;
+use crosslane_shm::clock;
 
 impl State {
     #[inline]
     pub fn scan(&mut self, events: &mut Events, tid: u32) {
         self.order.begin();
+        self.heat_after_upheavals();
         self.look_round(events, tid);
     }
 
@@ -25,16 +28,27 @@ impl State {
         if room == 0 {
             return;
         }
-        for place in self.round() {
+        let (mut round, hot) = (self.round(), self.len());
+        // Time is taken only where some may become cold.
+        let many = self.has_many() && !cold::are_few(hot);
+        let begin = if many { clock::now() } else { 0 };
+        while let Some(place) = self.cold.next_hot(&mut round) {
             let Some(interest) = &mut self.places[place] else { continue };
             if self.order.is_reported(place) {
                 continue;
             }
             let stamp = if several { order::stamp_of(interest) } else { 0 };
-            if self.take(place, stamp, tid) && self.order.len() == room {
+            if !self.take(place, stamp, tid) {
+                if many {
+                    self.was_quiet(place);
+                }
+            } else if self.order.len() == room {
                 self.next = place + 1;
                 break;
             }
+        }
+        if many {
+            self.looked.add(begin, hot);
         }
         if self.order.len() > 0 {
             if several {
@@ -47,8 +61,8 @@ impl State {
     /// Takes streams that became ready before others that were found, but after they were looked at.
     fn look_back(&mut self, room: usize, tid: u32) {
         let Some(newest) = self.order.newest() else { return };
-        let mut known = 0;
-        for place in self.round() {
+        let (mut known, mut round) = (0, self.round());
+        while let Some(place) = self.cold.next_hot(&mut round) {
             if self.order.len() == room {
                 return;
             }
@@ -78,6 +92,7 @@ impl State {
         if let Some(waiter) = waiter {
             interest.disarm(waiter);
         }
+        interest.since = self.looked;
         self.last = place;
         self.order.add(place, stamp, interest.event(bits));
         true
@@ -85,10 +100,63 @@ impl State {
 
     /// All places, beginning where the last look ended.
     #[inline]
-    fn round(&self) -> impl Iterator<Item = usize> + use<> {
-        let len = self.places.len();
-        let start = if self.next < len { self.next } else { 0 };
-        (start..len).chain(0..start)
+    fn round(&self) -> Round {
+        Round::new(self.next, self.places.len())
+    }
+
+    /// Whether there are so many streams that some may be cold.
+    #[inline]
+    fn has_many(&self) -> bool {
+        cold::is_many(self.places.len() - self.idle.len())
+    }
+
+    /// A look found nothing here: it becomes cold if that was so for long.
+    #[inline]
+    fn was_quiet(&mut self, place: usize) {
+        let looked = self.looked;
+        if let Some(interest) = &mut self.places[place]
+            && looked.is_past(interest.since)
+        {
+            interest.since = looked;
+            self.cool(place);
+        }
+    }
+
+    /// The stream at this place becomes cold, if its far side will ring.
+    #[cold]
+    fn cool(&mut self, place: usize) {
+        let Some(waiter) = self.waiter_id().filter(|_| self.knows_capacity()) else { return };
+        let (rung, requests) = (self.rung, &mut self.requests);
+        if self.places[place].as_mut().is_some_and(|interest| interest.cool(waiter, rung, requests)) {
+            self.cold.cool(place);
+        }
+    }
+
+    /// Before a sleep, after a look that found nothing: all streams whose far sides will ring become cold.
+    pub fn cool_all(&mut self) {
+        if self.has_many() {
+            let mut round = self.round();
+            while let Some(place) = self.cold.next_hot(&mut round) {
+                self.cool(place);
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn heat_after_upheavals(&mut self) {
+        if self.cold.count() > 0 {
+            let now = Upheavals::now();
+            if self.upheavals != now {
+                self.upheavals = now;
+                self.heat_all();
+            }
+        }
+    }
+
+    /// All streams are looked at again, and asked again to ring.
+    pub fn heat_all(&mut self) {
+        self.cold.heat_all();
+        self.rung = true;
     }
 
     /// Whether it holds more than one stream, so that their order counts.
@@ -101,15 +169,20 @@ impl State {
         self.places.get(self.last)?.as_ref().map(Interest::end)
     }
 
-    /// How many interests there are, at most.
+    /// How many interests a look passes, at most.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.places.len() - self.idle.len() - self.cold.count()
     }
 
     /// Whether any stream is ready; edges are kept.
     pub fn any_ready(&mut self) -> bool {
-        let inner = self.inner();
-        let tid = tid();
-        self.places.iter_mut().flatten().any(|interest| interest.peek(inner, tid) != 0)
+        self.heat_after_upheavals();
+        let (inner, tid, mut round) = (self.inner(), tid(), self.round());
+        while let Some(place) = self.cold.next_hot(&mut round) {
+            if self.places[place].as_mut().is_some_and(|interest| interest.peek(inner, tid) != 0) {
+                return true;
+            }
+        }
+        false
     }
 }

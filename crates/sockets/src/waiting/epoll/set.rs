@@ -1,5 +1,6 @@
 //! A set's shadow: the interests in streams, and the sets inside it.
 
+use super::cold::{Cold, Looked, Upheavals};
 use super::interest::Interest;
 use super::order::Order;
 use super::sleepers;
@@ -13,6 +14,7 @@ use crosslane_shm::arm::{Armed, NextSleep};
 use crosslane_shm::clock::Moment;
 use crosslane_shm::lock::Locked;
 use crosslane_shm::wait::Budget;
+use crosslane_wire::WaiterId;
 use libc::epoll_event;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -76,6 +78,13 @@ pub struct State {
     /// The stream that was last found ready.
     pub(super) last: usize,
     pub(super) order: Order,
+    /// How long looks have taken, of a large set.
+    pub(super) looked: Looked,
+    /// Streams that a look passes over.
+    pub(super) cold: Cold,
+    pub(super) upheavals: Upheavals,
+    /// How many wakes the queue of this waiter takes.
+    pub(super) capacity: Option<(WaiterId, usize)>,
     /// When the kernel was last asked.
     pub asked: Option<Moment>,
     /// Whether the kernel comes first at the next look that has one place only.
@@ -203,6 +212,7 @@ impl State {
     /// The interest of the program's descriptor `fd`.
     pub fn find(&mut self, fd: c_int) -> Option<&mut Interest> {
         let place = self.place_of(fd)?;
+        self.cold.heat(place);
         self.places.get_mut(place)?.as_mut().filter(|interest| !interest.is_out())
     }
 
@@ -242,6 +252,7 @@ impl State {
         if let Some(place) = place {
             match &mut self.places[place] {
                 Some(interest) if interest.stream() == held.index => {
+                    self.cold.heat(place);
                     interest.put_back(wanted, inner);
                     return Ok(());
                 }
@@ -257,8 +268,10 @@ impl State {
         let key = u64::from(self.serial) << 32 | place as u64;
         let mut interest = Interest::new(fd, held, key, wanted);
         let enlisted = interest.enlist(self.inner());
+        interest.since = self.looked;
         let interest = enlisted.is_ok().then_some(interest);
-        if interest.is_some() {
+        if let Some(interest) = &interest {
+            self.cold.add(interest.end().name(), place);
             self.by_fd.insert(fd, place);
         } else {
             self.idle.push(place);
@@ -338,16 +351,25 @@ impl State {
     /// The events to ask the kernel for may have changed. Returns whether the stream is in this set.
     pub fn refresh(&mut self, stream: u32) -> bool {
         let inner = self.inner();
-        self.interests_of(stream).map(|interest| interest.ask_kernel(inner)).count() > 0
+        self.each_of(stream, |interest| interest.ask_kernel(inner))
     }
 
     /// The program shut a side of the stream, which the kernel counts as an edge. Returns whether the stream is in this set.
     pub fn shut(&mut self, stream: u32) -> bool {
-        self.interests_of(stream).map(|interest| interest.fresh = true).count() > 0
+        self.each_of(stream, |interest| interest.fresh = true)
     }
 
-    fn interests_of(&mut self, stream: u32) -> impl Iterator<Item = &mut Interest> {
-        self.places.iter_mut().flatten().filter(move |interest| interest.stream() == stream)
+    /// Changes the interests in a stream, which are looked at from now on. Returns whether there are any.
+    fn each_of(&mut self, stream: u32, change: impl Fn(&mut Interest)) -> bool {
+        let mut any = false;
+        for (place, interest) in self.places.iter_mut().enumerate() {
+            if let Some(interest) = interest.as_mut().filter(|interest| interest.stream() == stream) {
+                change(interest);
+                self.cold.heat(place);
+                any = true;
+            }
+        }
+        any
     }
 
     /// Whether the program took all streams out: there is nothing to spin for.
@@ -398,6 +420,7 @@ impl State {
         let (inner, waiter, mut clean) = (self.inner(), self.waiter_id(), true);
         self.unnamed.retain(|unnamed| unnamed.1 != place);
         if let Some(mut interest) = self.places[place].take() {
+            self.cold.remove(interest.end().name(), place);
             clean = interest.delist(inner, waiter);
             self.idle.push(place);
         }
@@ -432,5 +455,6 @@ impl State {
             wakeup_set.end(Waiter::close);
         }
         self.places.iter_mut().flatten().for_each(Interest::forget_parent);
+        self.heat_all();
     }
 }

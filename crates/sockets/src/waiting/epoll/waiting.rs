@@ -242,6 +242,9 @@ fn sleep(
     let armed = set.with(|state| {
         let made = state.make_wakeup_set(call.epfd).is_ok();
         set.sleeps(true);
+        if watch::present().is_none() {
+            state.heat_all();
+        }
         let inside = state.look_inside();
         let armed = state.arm() && inside.armed && made;
         let next = state.requests.next_sleep(Instant::now).sooner(inside.next);
@@ -249,6 +252,8 @@ fn sleep(
         if events.len > 0 {
             set.sleeps(false);
             leave_rest(set, state, events);
+        } else if armed {
+            state.cool_all();
         }
         (armed, next, state.inner())
     });

@@ -1,5 +1,6 @@
 //! The wakeup set of a program's set: when it is made, what it reports, which wakes it asks for.
 
+use super::cold::{HOT, Round};
 use super::events;
 use super::interest::Interest;
 use super::set::State;
@@ -8,6 +9,7 @@ use crate::daemon::waiters::Waiter;
 use crate::daemon::{process, watch};
 use crate::kernel::polling;
 use core::ffi::c_int;
+use crosslane_shm::wake::NOBODY;
 use crosslane_wire::WaiterId;
 use libc::epoll_event;
 use rustix::fd::RawFd;
@@ -60,6 +62,7 @@ impl State {
                 interest.disarm(old.id);
             }
             old.close();
+            self.heat_all();
         }
         if let Some(waiter) = waiter {
             let event = epoll_event { events: libc::EPOLLIN.unsigned_abs(), u64: WAKE };
@@ -68,10 +71,10 @@ impl State {
         self.wakeup_set = Some(WakeupSet { waiter, ..wakeup_set });
     }
 
-    /// Makes the inner set readable.
+    /// Makes the inner set readable, so that a thread looks at all streams but cold ones, which have no news.
     pub fn kick(&self) {
         if let Some(waiter) = self.wakeup_set.and_then(|wakeup_set| wakeup_set.waiter) {
-            waiter.wake();
+            waiter.wake(HOT);
         }
     }
 
@@ -112,12 +115,12 @@ impl State {
     fn take_event(&mut self, key: u64, bits: u32, waiter: Option<Waiter>) {
         if key == WAKE {
             if let Some(waiter) = waiter {
-                waiter.clear();
+                self.take_wakes(waiter);
             }
-            self.rung = true;
             return;
         }
         if key & DAEMON != 0 {
+            self.heat_all();
             let number = u32::try_from(key & 0xffff_ffff).unwrap_or(0);
             if let Some(daemon) = watch::present().filter(|daemon| daemon.connection == number) {
                 process::lost(daemon);
@@ -129,18 +132,62 @@ impl State {
             self.places.get_mut(place).and_then(Option::as_mut).filter(|it| it.has_key(key))
         {
             interest.news(bits);
+            self.cold.heat(place);
         }
+    }
+
+    /// Streams that wakes name are looked at again, and asked again to ring. All are if a wake names nobody, or if names may be lost.
+    fn take_wakes(&mut self, waiter: Waiter) {
+        if self.cold.count() == 0 {
+            waiter.clear();
+            self.rung = true;
+            return;
+        }
+        let Self { cold, places, looked, .. } = self;
+        let mut any = false;
+        let taken = waiter.take_names(|name| {
+            any |= name == NOBODY;
+            let named: Vec<usize> = cold.named(name).collect();
+            for place in named {
+                cold.heat(place);
+                for interest in places[place].iter_mut() {
+                    interest.named();
+                    interest.since = *looked;
+                }
+            }
+        });
+        if any || self.capacity.is_none_or(|(of, capacity)| of != waiter.id || taken >= capacity) {
+            self.heat_all();
+        }
+    }
+
+    /// Whether it is known how many wakes the waiter's queue takes, so that a queue which was full is noticed, and there is a daemon: far
+    /// sides may need it to find the waiter.
+    pub(super) fn knows_capacity(&mut self) -> bool {
+        if watch::present().is_none() {
+            return false;
+        }
+        let Some(waiter) = self.wakeup_set.and_then(|wakeup_set| wakeup_set.waiter) else { return false };
+        if self.capacity.is_none_or(|(of, _)| of != waiter.id) {
+            self.capacity = Some((waiter.id, waiter.capacity()));
+            // Wakes that came meanwhile are lost.
+            self.heat_all();
+        }
+        self.capacity.is_some_and(|(_, capacity)| capacity > 0)
     }
 
     /// Asks for wakes. `false` if not all streams will ring.
     pub fn arm(&mut self) -> bool {
         let Some(waiter) = self.waiter_id() else { return self.places.len() == self.idle.len() };
+        self.heat_after_upheavals();
         let again = core::mem::take(&mut self.rung);
-        let Self { places, requests, .. } = self;
-        places
-            .iter_mut()
-            .flatten()
-            .fold(true, |armed, interest| interest.arm(waiter, again, requests) & armed)
+        let (mut armed, mut round) = (true, Round::new(0, self.places.len()));
+        while let Some(place) = self.cold.next_hot(&mut round) {
+            if let Some(interest) = &mut self.places[place] {
+                armed &= interest.arm(waiter, again, &mut self.requests);
+            }
+        }
+        armed
     }
 
     /// The number of the wake event, if there is one.
