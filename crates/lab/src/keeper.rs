@@ -126,6 +126,7 @@ impl Keeper {
         for host in hosts {
             self.inside(host, || {
                 wiring::trust_addresses()?;
+                wiring::deepen_queues();
                 wiring::run(&wiring::host(host.id, tun))
             })?;
         }

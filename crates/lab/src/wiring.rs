@@ -115,6 +115,11 @@ pub(crate) fn trust_addresses() -> Result<(), LabError> {
     set("net/ipv6/conf/default/accept_dad", "0")
 }
 
+/// Has sockets of programs that wait for thousands of streams keep as many wakes as those of a machine with systemd do. Not every user may.
+pub(crate) fn deepen_queues() {
+    let _ = set("net/unix/max_dgram_qlen", "512");
+}
+
 fn set(setting: &str, value: &str) -> Result<(), LabError> {
     let file = format!("/proc/sys/{setting}");
     std::fs::write(&file, value).map_err(LabError::io(format!("write {file}")))

@@ -50,6 +50,7 @@ pub fn machine(folder: &Path, host: &str) -> Result<(), LabError> {
 fn first_process(host: &HostState) -> Result<(), LabError> {
     sethostname(host.name.as_bytes()).map_err(LabError::io("set the name of the host"))?;
     wiring::trust_addresses()?;
+    wiring::deepen_queues();
     wiring::run(&wiring::host(host.id, true))?;
     let arguments = std::env::args_os().skip(1);
     let agent =
