@@ -15,6 +15,7 @@ pub mod locks;
 pub mod logflood;
 pub mod lostsession;
 pub mod memory;
+pub mod names;
 pub mod neighbour;
 pub mod noise;
 pub mod spying;
@@ -55,6 +56,7 @@ pub const ATTACKS: &[(&str, Run)] = &[
     ("lostsession", lostsession::run),
     ("memory", memory::run),
     ("memory-victim", memory::victim),
+    ("names", names::run),
     ("noise", noise::run),
     ("statusflood", statusflood::run),
     ("wake", wake::run),

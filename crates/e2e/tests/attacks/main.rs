@@ -11,6 +11,7 @@ mod locks;
 mod logflood;
 mod lostsession;
 mod memory;
+mod names;
 mod neighbour;
 mod noise;
 mod spying;
