@@ -160,6 +160,8 @@ stage_posted() {
 # that is tested; an hour of others: `cargo xtask differ --minutes 60`.
 stage_differ() {
     limited 400 cargo xtask differ --seconds 30 --seed 1
+    # Streams of epoll sets that are looked at only when wakes name them, in sets of any size.
+    CROSSLANE_TEST_COLD=1 limited 400 cargo test --locked --workspace --exclude crosslane-e2e --test quirks -- epoll
 }
 
 # Each fuzz target for 4 s, guided by coverage; an hour each: `cargo xtask fuzz --minutes 60`.
