@@ -1,11 +1,11 @@
-//! A client of a server with many connections that wakes it without end, by names of streams that are not its own, by none, and by
-//! more wakes than are kept, so that those of others are lost. `names ADDRESS PORT`, against a Redis server.
+//! A client of a server with many connections that wakes it without end, by names of streams that are not its own, and by more
+//! wakes than are kept, so that those of others are lost. `names ADDRESS PORT`, against a Redis server.
 
 use super::{LIFE, begun};
 use crate::raw::Program;
 use anyhow::{Context, Result, bail, ensure};
 use crosslane_shm::Load;
-use crosslane_shm::wake::{FarWaker, NOBODY, Waker};
+use crosslane_shm::wake::{FarWaker, Waker};
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::Kind;
 use crosslane_wire::segment::WANT_DATA;
@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// More wakes than any queue keeps.
 const FLOOD: u32 = 2000;
+/// What one waker has queued is bounded by its own buffer, so that it alone does not fill the queue.
+const WAKERS: usize = 4;
 
 /// Attacks until it is ended.
 ///
@@ -38,27 +40,32 @@ pub fn run(words: &[String]) -> Result<()> {
         std::thread::sleep(Duration::from_millis(1));
     };
     let (circuit, token) = (end.grant.circuit, end.grant.token);
-    let waker = program.session().waker(circuit, token, waiter)?;
-    let Some(FarWaker::Own(waker)) = waker else { bail!("no waker of {waiter}") };
+    let mut wakers = Vec::new();
+    for _ in 0..WAKERS {
+        match program.session().waker(circuit, token, waiter)? {
+            Some(FarWaker::Own(waker)) => wakers.push(waker),
+            _ => bail!("no waker of {waiter}"),
+        }
+    }
     begun();
     let begin = Instant::now();
     for round in 0.. {
         if begin.elapsed() > LIFE {
             return Ok(());
         }
-        flood(&waker, round).context("the server is gone")?;
+        flood(&wakers, round).context("the server is gone")?;
     }
     Ok(())
 }
 
 /// One kind of wakes after the other, each for some thousand wakes, with pauses in which the server sleeps.
-fn flood(waker: &Waker, round: u32) -> Result<()> {
-    for number in 0..FLOOD {
-        let name = match round % 4 {
-            0 => NOBODY,
-            1 => u32::MAX,
-            2 => number.wrapping_mul(0x9e37_79b9),
-            _ => round,
+fn flood(wakers: &[Waker], round: u32) -> Result<()> {
+    for (number, waker) in (0..FLOOD).zip(wakers.iter().cycle()) {
+        // Never nobody's name, by which the server would look at all.
+        let name = match round % 3 {
+            0 => u32::MAX,
+            1 => (number + 1).wrapping_mul(0x9e37_79b9),
+            _ => round + 1,
         };
         ensure!(waker.wake_for(name), "its socket is closed");
     }
