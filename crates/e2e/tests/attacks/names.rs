@@ -1,4 +1,4 @@
-//! Wakes that name others' streams, or nobody's, do not keep a server with many connections from its clients.
+//! Wakes that name others' streams, and so many that those of others are lost, do not keep a server with many connections from its clients.
 
 use anyhow::Result;
 use crosslane_e2e::attacks;

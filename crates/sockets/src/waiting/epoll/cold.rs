@@ -170,15 +170,14 @@ impl Cold {
         self.count += usize::from(before != self.bits[place / 64]);
     }
 
-    /// The stream at this place is looked at again. Returns whether it was cold.
+    /// The stream at this place is looked at again.
     #[inline]
-    pub fn heat(&mut self, place: usize) -> bool {
-        let Some(word) = self.bits.get_mut(place / 64) else { return false };
-        let bit = 1 << (place % 64);
-        let was_cold = *word & bit != 0;
-        *word &= !bit;
-        self.count -= usize::from(was_cold);
-        was_cold
+    pub fn heat(&mut self, place: usize) {
+        if let Some(word) = self.bits.get_mut(place / 64) {
+            let bit = 1 << (place % 64);
+            self.count -= usize::from(*word & bit != 0);
+            *word &= !bit;
+        }
     }
 
     /// All are looked at again.
@@ -199,9 +198,14 @@ impl Cold {
         self.names.remove(&(name, place));
     }
 
-    /// The places of streams with this name.
-    pub fn named(&self, name: u32) -> impl Iterator<Item = usize> {
-        self.names.range((name, 0)..=(name, usize::MAX)).map(|&(_, place)| place)
+    /// The streams with this name are looked at again; calls `each` with their places.
+    pub fn heat_named(&mut self, name: u32, mut each: impl FnMut(usize)) {
+        let mut from = 0;
+        while let Some(&(_, place)) = self.names.range((name, from)..=(name, usize::MAX)).next() {
+            self.heat(place);
+            each(place);
+            from = place + 1;
+        }
     }
 }
 
@@ -229,7 +233,8 @@ mod tests {
         assert_eq!((cold.count(), round(&cold, 0, 200)), (197, vec![1, 68, 135]));
         assert_eq!(round(&cold, 69, 200), [135, 1, 68]);
         assert_eq!(round(&cold, 0, 210).len(), 13, "places that were added since are hot");
-        assert!(cold.heat(128) && !cold.heat(128) && !cold.heat(1000));
+        [128, 128, 1000].into_iter().for_each(|place| cold.heat(place));
+        assert_eq!(cold.count(), 196);
         assert_eq!(round(&cold, 100, 200), [128, 135, 1, 68]);
         cold.heat_all();
         assert_eq!((cold.count(), round(&cold, 0, 200).len()), (0, 200));
@@ -258,9 +263,16 @@ mod tests {
         cold.cool(3);
         cold.add(7, 900);
         cold.add(8, 4);
-        assert_eq!(cold.named(7).collect::<Vec<_>>(), [3, 900]);
+        let named = |cold: &mut Cold, name| {
+            let mut places = Vec::new();
+            cold.heat_named(name, |place| places.push(place));
+            (places, cold.count())
+        };
+        assert_eq!(named(&mut cold, 8), (vec![4], 1));
+        assert_eq!(named(&mut cold, 7), (vec![3, 900], 0));
+        cold.cool(3);
         cold.remove(7, 3);
-        assert_eq!((cold.named(7).collect::<Vec<_>>(), cold.count()), (vec![900], 0));
-        assert_eq!(cold.named(9).count(), 0);
+        assert_eq!(named(&mut cold, 7), (vec![900], 0));
+        assert_eq!(named(&mut cold, 9), (vec![], 0));
     }
 }

@@ -147,14 +147,12 @@ impl State {
         let mut any = false;
         let taken = waiter.take_names(|name| {
             any |= name == NOBODY;
-            let named: Vec<usize> = cold.named(name).collect();
-            for place in named {
-                cold.heat(place);
-                for interest in places[place].iter_mut() {
+            cold.heat_named(name, |place| {
+                if let Some(interest) = &mut places[place] {
                     interest.named();
                     interest.since = *looked;
                 }
-            }
+            });
         });
         if any || self.capacity.is_none_or(|(of, capacity)| of != waiter.id || taken >= capacity) {
             self.heat_all();
@@ -170,7 +168,8 @@ impl State {
         let Some(waiter) = self.wakeup_set.and_then(|wakeup_set| wakeup_set.waiter) else { return false };
         if self.capacity.is_none_or(|(of, _)| of != waiter.id) {
             self.capacity = Some((waiter.id, waiter.capacity()));
-            // Wakes that came meanwhile are lost.
+            // Wakes that came meanwhile are lost: this one has the set look at all once more, also if the thread is about to sleep.
+            waiter.wake(NOBODY);
             self.heat_all();
         }
         self.capacity.is_some_and(|(_, capacity)| capacity > 0)
