@@ -13,6 +13,7 @@ use awake::Awake;
 use clap::Args;
 use crosslane_results::steal::{MOST, Steal};
 use distance::Known;
+use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -29,8 +30,10 @@ const LONG: Duration = Duration::from_secs(3);
 const PART: u32 = 8;
 /// What may be spent before there were turns.
 const CREDIT: Duration = Duration::from_secs(5);
-/// How long distances are looked at before the first turn, a nudge apart.
+/// How long distances are looked at before the first turn, a nudge apart, if there seems to be one: on a machine whose
+/// processors stay where they are, and on one whose hypervisor may have kept them far apart for a while.
 const LOOK: Duration = Duration::from_secs(1);
+const LOOK_VIRTUAL: Duration = Duration::from_secs(5);
 
 static STATE: Mutex<State> = Mutex::new(State::Unknown);
 
@@ -73,8 +76,9 @@ impl Calm {
             counted: zero,
             extra: zero,
         };
+        let look = fs::read_to_string("/proc/cpuinfo").map_or(LOOK, |cpuinfo| look_on(&cpuinfo));
         let begin = Instant::now();
-        while !calm.cores.is_shared() && !calm.known.has_several() && begin.elapsed() < LOOK {
+        while !calm.cores.is_shared() && !calm.known.has_several() && begin.elapsed() < look {
             if let Some(distance) = distance::between(calm.cores) {
                 calm.known.add(distance);
             }
@@ -109,6 +113,13 @@ impl Calm {
         }
         may
     }
+}
+
+/// How long distances are looked at on a machine with such processors, `/proc/cpuinfo`.
+fn look_on(cpuinfo: &str) -> Duration {
+    let mut flags = cpuinfo.lines().filter(|line| line.starts_with("flags"));
+    let is_virtual = flags.any(|line| line.split_whitespace().any(|flag| flag == "hypervisor"));
+    if is_virtual { LOOK_VIRTUAL } else { LOOK }
 }
 
 fn state() -> MutexGuard<'static, State> {
@@ -235,6 +246,13 @@ mod tests {
         };
         let Turn { outcome, moved, steal, .. } = calmest(take, |_| true).unwrap();
         (outcome, moved, steal)
+    }
+
+    #[test]
+    fn distances_are_looked_at_longer_where_a_hypervisor_places_processors() {
+        let machine = "model name\t: hypervisor\nflags\t\t: fpu vme sse2\nbugs\t\t: hypervisor";
+        assert_eq!(look_on(machine), LOOK);
+        assert_eq!(look_on("processor\t: 0\nflags\t\t: fpu sse2 hypervisor avx\nbugs\t\t: "), LOOK_VIRTUAL);
     }
 
     #[test]
