@@ -125,6 +125,7 @@ fn surroundings(report: &Report) -> Markup {
         .filter(|_| report.started < 253_402_300_800)
         .map(|at| humantime::format_rfc3339_seconds(at).to_string());
     let distance = machine.distance_ns.map(|distance| format!("{distance:.0} ns"));
+    let slowed = machine.slowed_percent.map(|part| format!("{part:.0} %"));
     let mut rows = vec![
         ("Command", report.command.join(" ")),
         ("Crosslane", report.crosslane.clone()),
@@ -136,6 +137,7 @@ fn surroundings(report: &Report) -> Markup {
         ("Stolen by the hypervisor", format!("{:.1} %", machine.steal_percent)),
         ("Idle processors", machine.idle().to_owned()),
         ("A cache line between two processors", distance.unwrap_or_default()),
+        ("Turns beside another machine on a processor's core", slowed.unwrap_or_default()),
     ];
     let programs: Vec<String> =
         report.programs.iter().map(|(name, version)| format!("{name} {version}")).collect();

@@ -30,7 +30,8 @@ pub fn heading(report: &Report) -> String {
 fn kept(machine: &Machine) -> String {
     let awake = if machine.awake { ", kept awake" } else { "" };
     let distance = machine.distance_ns.map(|distance| format!(", {distance:.0} ns for a cache line"));
-    format!("{awake}{}", distance.unwrap_or_default())
+    let slowed = machine.slowed_percent.map(|part| format!(", {part:.0} % of turns beside another machine"));
+    format!("{awake}{}{}", distance.unwrap_or_default(), slowed.unwrap_or_default())
 }
 
 /// Rows of cells, the first one of names, as columns that line up.

@@ -23,6 +23,9 @@ pub struct Machine {
     /// Half a cache line's round trip between two processors, the median of those behind turns, ns; `None` if that is not known.
     #[serde(default)]
     pub distance_ns: Option<f64>,
+    /// Turns behind which another machine took some of a processor's core, percent; `None` where that is not looked at.
+    #[serde(default)]
+    pub slowed_percent: Option<f64>,
 }
 
 impl Machine {
@@ -45,6 +48,7 @@ impl Machine {
             steal_percent: 0.0,
             awake: false,
             distance_ns: None,
+            slowed_percent: None,
         }
     }
 }

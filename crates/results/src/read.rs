@@ -155,10 +155,10 @@ mod tests {
     }
 
     fn report() -> impl Strategy<Value = Report> {
-        let kept = (any::<bool>(), option::of(0.0..999.0f64));
+        let kept = (any::<bool>(), option::of(0.0..999.0f64), option::of(0.0..99.0f64));
         let machine = (".*", any::<u8>(), ".*", 0.0..99.0f64, 0.0..99.0f64, kept);
-        let machine =
-            machine.prop_map(|(processor, processors, kernel, load, steal_percent, (awake, distance_ns))| {
+        let machine = machine.prop_map(
+            |(processor, processors, kernel, load, steal_percent, (awake, distance_ns, slowed_percent))| {
                 Machine {
                     processor,
                     processors: processors.into(),
@@ -167,8 +167,10 @@ mod tests {
                     steal_percent,
                     awake,
                     distance_ns,
+                    slowed_percent,
                 }
-            });
+            },
+        );
         let texts = (".*", ".*", vec(".*", 0..4), btree_map(".*", ".*", 0..3), vec(".*", 0..3));
         (texts, any::<u64>(), machine, vec(figure(), 0..6)).prop_map(
             |((title, crosslane, command, programs, warnings), started, machine, figures)| Report {

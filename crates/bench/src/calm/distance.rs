@@ -1,8 +1,9 @@
-//! How far two processors are from each other: how long a cache line is on its way between them.
+//! How far two processors are from each other: how long a cache line is on its way between them; and how fast both are.
 //!
 //! A virtual machine's processors may run close together in one moment and on two sockets in the next, as the hypervisor
 //! places them; what shares memory is several times faster in the one than in the other.
 
+use super::speed::work;
 use crate::affinity::{Cores, Pin};
 use crate::clock::clock;
 use std::hint::spin_loop;
@@ -76,9 +77,17 @@ fn nearer(sorted: &[f64]) -> Option<f64> {
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// Half a cache line's round trip between `cores`, ns; `None` if they are one, may not be used, or if the other side does
-/// not answer in time.
-pub(super) fn between(cores: Cores) -> Option<f64> {
+/// What is seen of two processors.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    /// Half a cache line's round trip between them, ns.
+    pub(super) distance: f64,
+    /// How long [`work`] takes while both do it, by the slower one, ns.
+    pub(super) work: f64,
+}
+
+/// Looks at `cores`; `None` if they are one, may not be used, or if the other side does not answer in time.
+pub(super) fn between(cores: Cores) -> Option<Look> {
     if cores.is_shared() {
         return None;
     }
@@ -86,16 +95,20 @@ pub(super) fn between(cores: Cores) -> Option<f64> {
     thread::scope(|scope| {
         let answerer = || {
             // Without an answer nothing is measured.
-            let Ok(_there) = Pin::to(cores.far) else { return };
+            let _there = Pin::to(cores.far).ok()?;
             while !over.load(Relaxed) {
                 answered.0.store(asked.0.load(Relaxed), Relaxed);
                 spin_loop();
             }
+            Some(work())
         };
-        thread::Builder::new().spawn_scoped(scope, answerer).ok()?;
-        let measured = Pin::to(cores.near).ok().and_then(|_here| fastest(&asked, &answered));
+        let other = thread::Builder::new().spawn_scoped(scope, answerer).ok()?;
+        let here = Pin::to(cores.near);
+        let distance = here.as_ref().ok().and_then(|_here| fastest(&asked, &answered));
         over.store(true, Relaxed);
-        measured
+        let near = work();
+        let far = other.join().ok()??;
+        Some(Look { distance: distance?, work: near.max(far) })
     })
 }
 
@@ -182,9 +195,10 @@ mod tests {
     #[test]
     fn distance_between_processors_is_some_nanoseconds() {
         let cores = Cores::pick_close().unwrap();
-        if let Some(distance) = between(cores) {
+        if let Some(Look { distance, work }) = between(cores) {
             assert!((1.0..1e6).contains(&distance), "{distance} ns");
+            assert!((10.0..1e8).contains(&work), "{work} ns");
         }
-        assert_eq!(between(Cores { far: cores.near, ..cores }), None);
+        assert!(between(Cores { far: cores.near, ..cores }).is_none());
     }
 }

@@ -10,6 +10,9 @@ const WHERE_TO: [&str; 2] = ["--out", "--markdown"];
 /// Factor by which distances of processors differ if they tell.
 const APART: f64 = 1.6;
 
+/// How much more of the turns of one result than of another were beside another machine, percent, if that tells.
+const MORE_SLOWED: f64 = 30.0;
+
 /// A result, and what it is called.
 pub(super) type Named<'a> = (&'a str, &'a Report);
 
@@ -38,7 +41,8 @@ fn difference((name_a, a): Named<'_>, (name_b, b): Named<'_>) -> Vec<String> {
         format!("{what}: {name_a} has {}, {name_b} has {}", or_none(one), or_none(other))
     };
     let apart = apart(a, b).map(|(one, other)| note("a cache line between two processors", &one, &other));
-    differ.map(|(what, one, other)| note(what, &one, &other)).chain(apart).collect()
+    let slowed = slowed(a, b).map(|(one, other)| note("turns beside another machine", &one, &other));
+    differ.map(|(what, one, other)| note(what, &one, &other)).chain(apart).chain(slowed).collect()
 }
 
 /// How far the processors of both were from each other, if that differs by much.
@@ -46,6 +50,13 @@ fn apart(a: &Report, b: &Report) -> Option<(String, String)> {
     let (one, other) = a.machine.distance_ns.zip(b.machine.distance_ns)?;
     let differ = one.max(other) > APART * one.min(other);
     differ.then(|| (format!("{one:.0} ns"), format!("{other:.0} ns")))
+}
+
+/// How many turns of both were taken while another machine took some of a processor's core, if that differs by much.
+fn slowed(a: &Report, b: &Report) -> Option<(String, String)> {
+    let (one, other) = a.machine.slowed_percent.zip(b.machine.slowed_percent)?;
+    let differ = (one - other).abs() > MORE_SLOWED;
+    differ.then(|| (format!("{one:.0} %"), format!("{other:.0} %")))
 }
 
 fn or_none(text: &str) -> &str {
@@ -98,6 +109,7 @@ mod tests {
         b.machine.steal_percent = 9.0;
         b.machine.awake = true;
         (a.machine.distance_ns, b.machine.distance_ns) = (Some(42.0), Some(260.0));
+        (a.machine.slowed_percent, b.machine.slowed_percent) = (Some(12.0), Some(70.0));
         b.command.push("--runs=3".to_owned());
         b.programs.insert("iperf3".to_owned(), "3.12".to_owned());
         let all = notes(&[("1", &a), ("2", &a), ("3", &b)]).join("\n");
@@ -110,6 +122,7 @@ mod tests {
             "B was disturbed (9 %",
             "idle processors: A has allowed to sleep, B has kept awake",
             "A has 42 ns, B has 260 ns",
+            "turns beside another machine: A has 12 %, B has 70 %",
         ] {
             assert!(notes.contains(words), "{words}: {notes}");
         }
