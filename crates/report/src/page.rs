@@ -137,7 +137,7 @@ fn surroundings(report: &Report) -> Markup {
         ("Stolen by the hypervisor", format!("{:.1} %", machine.steal_percent)),
         ("Idle processors", machine.idle().to_owned()),
         ("A cache line between two processors", distance.unwrap_or_default()),
-        ("Turns beside another machine on a processor's core", slowed.unwrap_or_default()),
+        ("Turns on slowed processors", slowed.unwrap_or_default()),
     ];
     let programs: Vec<String> =
         report.programs.iter().map(|(name, version)| format!("{name} {version}")).collect();

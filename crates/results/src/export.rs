@@ -30,7 +30,7 @@ pub fn heading(report: &Report) -> String {
 fn kept(machine: &Machine) -> String {
     let awake = if machine.awake { ", kept awake" } else { "" };
     let distance = machine.distance_ns.map(|distance| format!(", {distance:.0} ns for a cache line"));
-    let slowed = machine.slowed_percent.map(|part| format!(", {part:.0} % of turns beside another machine"));
+    let slowed = machine.slowed_percent.map(|part| format!(", {part:.0} % of turns on slowed processors"));
     format!("{awake}{}{}", distance.unwrap_or_default(), slowed.unwrap_or_default())
 }
 

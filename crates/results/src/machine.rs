@@ -23,7 +23,7 @@ pub struct Machine {
     /// Half a cache line's round trip between two processors, the median of those behind turns, ns; `None` if that is not known.
     #[serde(default)]
     pub distance_ns: Option<f64>,
-    /// Turns behind which another machine took some of a processor's core, percent; `None` where that is not looked at.
+    /// Turns behind which a processor did not have all its speed, as beside another machine on its core, percent; `None` where that is not looked at.
     #[serde(default)]
     pub slowed_percent: Option<f64>,
 }

@@ -58,7 +58,7 @@ enum State {
 struct Calm {
     cores: Cores,
     known: Known,
-    /// `None` where no other machine may be on processors' cores.
+    /// `None` where there is no hypervisor, so that no other machine is on processors' cores.
     speed: Option<Speed>,
     /// `None` while processors may sleep, or where nobody may ask for that.
     awake: Option<Awake>,
@@ -168,7 +168,7 @@ fn with<T>(f: impl FnOnce(&mut Calm) -> T) -> Option<T> {
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct Machine {
     /// Leave the machine as it is: let idle processors sleep, and take turns however far from each other the hypervisor
-    /// has placed processors
+    /// has placed processors and however fast they are
     #[arg(long)]
     pub as_is: bool,
 }

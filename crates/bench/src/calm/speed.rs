@@ -1,7 +1,7 @@
 //! How much of its speed a processor has: how long the same work takes.
 //!
 //! A virtual machine's processor is mostly one of two hardware threads of a core. What another machine runs on the other one
-//! takes up to half of the core, and is no steal: the hypervisor does not count it.
+//! takes up to half of the core, and is no steal: the hypervisor does not count it. Only the speed shows it from inside.
 
 use crate::clock::clock;
 use std::hint::black_box;

@@ -10,7 +10,7 @@ const WHERE_TO: [&str; 2] = ["--out", "--markdown"];
 /// Factor by which distances of processors differ if they tell.
 const APART: f64 = 1.6;
 
-/// How much more of the turns of one result than of another were beside another machine, percent, if that tells.
+/// How many more of the turns of one result than of another were on slowed processors, percent, if that tells.
 const MORE_SLOWED: f64 = 30.0;
 
 /// A result, and what it is called.
@@ -41,7 +41,7 @@ fn difference((name_a, a): Named<'_>, (name_b, b): Named<'_>) -> Vec<String> {
         format!("{what}: {name_a} has {}, {name_b} has {}", or_none(one), or_none(other))
     };
     let apart = apart(a, b).map(|(one, other)| note("a cache line between two processors", &one, &other));
-    let slowed = slowed(a, b).map(|(one, other)| note("turns beside another machine", &one, &other));
+    let slowed = slowed(a, b).map(|(one, other)| note("turns on slowed processors", &one, &other));
     differ.map(|(what, one, other)| note(what, &one, &other)).chain(apart).chain(slowed).collect()
 }
 
@@ -52,7 +52,7 @@ fn apart(a: &Report, b: &Report) -> Option<(String, String)> {
     differ.then(|| (format!("{one:.0} ns"), format!("{other:.0} ns")))
 }
 
-/// How many turns of both were taken while another machine took some of a processor's core, if that differs by much.
+/// How many turns of both were on slowed processors, if that differs by much.
 fn slowed(a: &Report, b: &Report) -> Option<(String, String)> {
     let (one, other) = a.machine.slowed_percent.zip(b.machine.slowed_percent)?;
     let differ = (one - other).abs() > MORE_SLOWED;
@@ -122,7 +122,7 @@ mod tests {
             "B was disturbed (9 %",
             "idle processors: A has allowed to sleep, B has kept awake",
             "A has 42 ns, B has 260 ns",
-            "turns beside another machine: A has 12 %, B has 70 %",
+            "turns on slowed processors: A has 12 %, B has 70 %",
         ] {
             assert!(notes.contains(words), "{words}: {notes}");
         }
